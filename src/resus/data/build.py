@@ -1,0 +1,103 @@
+"""From a raw table to an InteractionLog: label rule, filters, checks, order, vocabularies, ids."""
+
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from resus.data.features import FeatureMap, as_text
+from resus.data.frames import as_frame
+from resus.data.log import InteractionLog
+from resus.data.problems import find_problems, refuse
+from resus.data.schema import TableSchema
+
+
+class BuildOptions(BaseModel):
+    """What to keep, and what to do with rows that cannot be used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    min_item_count: int = Field(default=1, ge=1, description="drop items with fewer interactions")
+    min_count: int = Field(default=1, ge=1, description="field values seen less often become out of vocabulary")
+    duplicates: Literal["error", "keep", "first", "last"] = Field(
+        default="error", description="the same user, item and time twice: refuse, keep both, or keep one"
+    )
+    single_events: Literal["error", "keep", "drop"] = Field(
+        default="error", description="users with one row (no room for support and query): refuse, keep or drop"
+    )
+
+
+def build_log(
+    table: Any,
+    schema: TableSchema,
+    options: BuildOptions | None = None,
+    *,
+    name: str = "log",
+    where: str = "the table",
+    first_line: int = 1,
+    truth: tuple[str, str] | None = None,
+) -> InteractionLog:
+    """Check a table and turn it into an in-memory log; `where` and `first_line` name the culprit in errors.
+
+    `truth` names two columns of a planted world: the click probability knowing the user, and not knowing them.
+    """
+    options = options or BuildOptions()
+    frame = as_frame(table, where)
+    problems = find_problems(
+        frame,
+        schema,
+        where=where,
+        first_line=first_line,
+        duplicates=options.duplicates == "error",
+        single_events=options.single_events == "error",
+    )
+    refuse(problems)
+    frame = frame.select([*schema.columns, *(truth or ())])
+    frame = _label(frame, schema)
+    frame = _filter(frame, schema, options)
+    frame = _sort(frame, schema)
+    features = FeatureMap.learn(frame, schema, options.min_count)
+    ids, weights = features.encode(frame, where)
+    users = as_text(frame[schema.user])
+    starts = np.flatnonzero((users != users.shift(1)).fill_null(True).to_numpy())
+    return InteractionLog(
+        features=features,
+        ids=ids,
+        weights=weights,
+        labels=frame[schema.label].to_numpy().astype(np.float32),
+        offsets=np.append(starts, frame.height).astype(np.int64),
+        user_ids=users.gather(starts).to_arrow(),
+        ordered=schema.time is not None,
+        truth=frame[truth[0]].to_numpy().astype(np.float32) if truth else None,
+        crowd=frame[truth[1]].to_numpy().astype(np.float32) if truth else None,
+        manifest={"name": name, "options": options.model_dump(), "schema": schema.model_dump()},
+    )
+
+
+def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
+    label = pl.col(schema.label)
+    clicked = label.cast(pl.Float64) >= schema.label_threshold if schema.label_threshold is not None else label
+    return frame.with_columns(clicked.cast(pl.Float32).alias(schema.label))
+
+
+def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:
+    if options.duplicates in ("first", "last"):
+        keys = [schema.user, schema.item, *([schema.time] if schema.time else [])]
+        keep = "first" if options.duplicates == "first" else "last"
+        frame = frame.unique(subset=keys, keep=keep, maintain_order=True)  # type: ignore[arg-type]
+    if options.min_item_count > 1:
+        frame = frame.filter(pl.len().over(schema.item) >= options.min_item_count)
+    if options.single_events == "drop":
+        frame = frame.filter(pl.len().over(schema.user) > 1)
+    return frame
+
+
+def _sort(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
+    """By user (numbers as numbers), then by time; ties keep the order of the file."""
+    user = frame[schema.user]
+    as_number = user.cast(pl.Int64, strict=False)
+    key = as_number if as_number.null_count() == 0 else user.cast(pl.String)
+    by = [pl.lit(key).alias("_user"), *([pl.col(schema.time).alias("_time")] if schema.time else [])]
+    order = frame.select(by).with_row_index("_row").sort(["_user", *(["_time"] if schema.time else []), "_row"])
+    return frame[order["_row"]]

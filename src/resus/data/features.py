@@ -1,0 +1,187 @@
+"""The feature map: from raw values to the integer ids and weights that every model reads.
+
+One embedding table serves all fields. A field owns a block of ids whose first is "out of vocabulary":
+a categorical value is one id of weight 1; a numeric value is its field's second id weighted by the scaled value
+(a missing one is the out-of-vocabulary id of weight 1); several values share the weight 1, padded with weight 0.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from resus.data.schema import FieldSchema, Kind, TableSchema
+from resus.errors import DataError
+
+Ids = npt.NDArray[np.int32]
+Weights = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class EncodedField:
+    """A field with what was learned about it: its vocabulary, or its scaling."""
+
+    name: str
+    kind: Kind
+    columns: int
+    vocabulary: tuple[str, ...] = ()
+    center: float = 0.0
+    scale: float = 1.0
+    separator: str = "|"
+
+    @property
+    def ids(self) -> int:
+        """How many embedding rows the field owns, the out-of-vocabulary one included."""
+        return 2 if self.kind == "numeric" else 1 + len(self.vocabulary)
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """All fields in their order; `encode` turns a table into `[N, C]` ids and weights."""
+
+    fields: tuple[EncodedField, ...]
+    item: str = field(default="")
+
+    @cached_property
+    def first_ids(self) -> tuple[int, ...]:
+        return tuple(int(start) for start in np.cumsum([0, *(f.ids for f in self.fields)])[:-1])
+
+    @property
+    def n_ids(self) -> int:
+        return sum(f.ids for f in self.fields)
+
+    @property
+    def n_columns(self) -> int:
+        return sum(f.columns for f in self.fields)
+
+    @property
+    def column_counts(self) -> tuple[int, ...]:
+        """Columns per field, in order: all that an embedding layer needs to know about the fields."""
+        return tuple(f.columns for f in self.fields)
+
+    @property
+    def weighted(self) -> bool:
+        return any(f.kind != "categorical" for f in self.fields)
+
+    @classmethod
+    def learn(cls, frame: pl.DataFrame, schema: TableSchema, min_count: int = 1) -> Self:
+        """Vocabularies (values seen at least `min_count` times, most frequent first) and scalings of a table."""
+        fields = tuple(_learn_field(frame[name], name, spec, min_count) for name, spec in schema.fields.items())
+        return cls(fields=fields, item=schema.item)
+
+    def encode(self, frame: pl.DataFrame, where: str = "the table") -> tuple[Ids, Weights | None]:
+        """Ids and weights of every row; weights are None when they would all be 1."""
+        missing = [f.name for f in self.fields if f.name not in frame.columns]
+        if missing:
+            raise DataError(
+                f"{where} has no column {', '.join(map(repr, missing))}: "
+                f"the model reads {', '.join(f.name for f in self.fields)}"
+            )
+        rows = frame.height
+        ids = np.zeros((rows, self.n_columns), dtype=np.int32)
+        weights = np.ones((rows, self.n_columns), dtype=np.float32) if self.weighted else None
+        column = 0
+        for encoded, first in zip(self.fields, self.first_ids, strict=True):
+            block = slice(column, column + encoded.columns)
+            series = frame[encoded.name]
+            if encoded.kind == "categorical":
+                ids[:, column] = first + _lookup(as_text(series), encoded.vocabulary)
+            elif encoded.kind == "numeric":
+                assert weights is not None
+                values = _as_number(series, encoded.name, where)
+                present = np.isfinite(values)
+                ids[:, column] = first + present
+                weights[:, column] = np.where(present, (values - encoded.center) / encoded.scale, 1.0)
+            else:
+                assert weights is not None
+                ids[:, block], weights[:, block] = _encode_multi(series, encoded, first)
+            column += encoded.columns
+        return ids, weights
+
+    def to_json(self) -> dict[str, Any]:
+        return {"item": self.item, "fields": [asdict(f) for f in self.fields]}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        fields = tuple(EncodedField(**{**f, "vocabulary": tuple(f["vocabulary"])}) for f in value["fields"])
+        return cls(fields=fields, item=value["item"])
+
+
+def as_text(series: pl.Series) -> pl.Series:
+    """Categorical values as text; whole floats lose their '.0', so 3, 3.0 and '3' are one value."""
+    if series.dtype.is_float():
+        whole = series.is_null() | (series == series.round(0))
+        if bool(whole.all()):
+            series = series.cast(pl.Int64, strict=False)
+    if series.dtype == pl.Boolean:
+        series = series.cast(pl.Int8)
+    return series.cast(pl.String)
+
+
+def _learn_field(series: pl.Series, name: str, spec: FieldSchema, min_count: int) -> EncodedField:
+    if spec.kind == "numeric":
+        values = _as_number(series, name, "the table")
+        values = values[np.isfinite(values)]
+        low, high = (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
+        center = low if spec.center is None else spec.center
+        scale = ((high - low) or 1.0) if spec.scale is None else spec.scale
+        return EncodedField(name=name, kind="numeric", columns=1, center=center, scale=scale)
+    values_of = as_text(series) if spec.kind == "categorical" else _as_lists(series, spec.separator).explode()
+    counts = (
+        values_of.drop_nulls()
+        .value_counts(name="count")
+        .rename({values_of.name: "value"})
+        .filter((pl.col("count") >= min_count) & (pl.col("value") != ""))
+        .sort(["count", "value"], descending=[True, False])
+    )
+    columns = 1
+    if spec.kind == "multi":
+        longest = _as_lists(series, spec.separator).list.len().max()
+        columns = max(1, min(spec.max_values, int(longest or 1)))  # type: ignore[call-overload]  # polars types max() loosely
+    return EncodedField(
+        name=name, kind=spec.kind, columns=columns, vocabulary=tuple(counts["value"]), separator=spec.separator
+    )
+
+
+def _lookup(values: pl.Series, vocabulary: Sequence[str]) -> Ids:
+    """Position in the vocabulary plus one; 0 for anything unknown or missing."""
+    table = pl.DataFrame(
+        {"value": pl.Series(vocabulary, dtype=pl.String), "id": np.arange(1, len(vocabulary) + 1, dtype=np.int32)}
+    )
+    joined = values.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")
+    return joined["id"].fill_null(0).to_numpy()
+
+
+def _as_lists(series: pl.Series, separator: str) -> pl.Series:
+    if isinstance(series.dtype, pl.List | pl.Array):
+        return series.cast(pl.List(pl.String))
+    return as_text(series).str.split(separator)
+
+
+def _encode_multi(series: pl.Series, encoded: EncodedField, first: int) -> tuple[Ids, Weights]:
+    lists = _as_lists(series, encoded.separator).list.head(encoded.columns)
+    width = encoded.columns
+    lengths = lists.list.len().fill_null(0).to_numpy().astype(np.int64)
+    flat = lists.filter(lists.list.len().fill_null(0) > 0).explode()
+    ids = np.full((len(series), width), first, dtype=np.int32)
+    weights = np.zeros((len(series), width), dtype=np.float32)
+    slots = np.arange(width)[None, :] < lengths[:, None]
+    ids[slots] = first + _lookup(flat, encoded.vocabulary)
+    weights[slots] = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
+    weights[lengths == 0, 0] = 1.0
+    return ids, weights
+
+
+def _as_number(series: pl.Series, name: str, where: str) -> npt.NDArray[np.float64]:
+    numbers = series.cast(pl.Float64, strict=False)
+    bad = numbers.is_null() & series.is_not_null()
+    if bool(bad.any()):
+        row = int(bad.arg_true()[0])
+        raise DataError(
+            f"{where}, column '{name}', row {row + 1}: {series[row]!r} is not a number; mend it or declare it categorical"
+        )
+    return numbers.fill_null(float("nan")).to_numpy()

@@ -1,0 +1,34 @@
+"""One kind of table inside: pandas, Arrow, polars, or a mapping of arrays become a polars frame."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from resus.errors import DataError
+
+
+def as_frame(table: Any, where: str = "the table") -> pl.DataFrame:
+    """A polars frame of any table that users have at hand."""
+    if isinstance(table, pl.LazyFrame):
+        return table.collect()
+    if isinstance(table, pl.DataFrame):
+        return table
+    if isinstance(table, Mapping):
+        lengths = {name: len(column) for name, column in table.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"{where} has columns of different lengths: {lengths}")
+        return pl.DataFrame({name: _as_series(name, column) for name, column in table.items()})
+    if type(table).__module__.partition(".")[0] == "pandas":
+        return pl.from_pandas(table.reset_index(drop=True))
+    if type(table).__module__.partition(".")[0] == "pyarrow":
+        converted = pl.from_arrow(table)
+        assert isinstance(converted, pl.DataFrame)
+        return converted
+    raise DataError(
+        f"{where} is a {type(table).__name__}: give a polars or pandas frame, an Arrow table, or a mapping of arrays"
+    )
+
+
+def _as_series(name: str, column: Any) -> pl.Series:
+    return column.rename(name) if isinstance(column, pl.Series) else pl.Series(name, column)

@@ -1,0 +1,40 @@
+"""Every error that `resus` raises on purpose.
+
+ResusError
+├── DataError        an input file, table or frame is wrong
+│   └── DownloadError    a publisher's file could not be fetched or does not match its checksum
+├── ConfigError      an unknown or impossible setting
+├── ArtifactError    a run folder or prepared log is missing, half-written or foreign
+├── StorageError     the disk refused a write (full, read-only)
+└── TrainingError    training cannot go on (nothing to learn from, or a loss that is not finite)
+
+Each carries one sentence: what is wrong, where, and what to do. The command line prints it and exits with 2.
+"""
+
+
+class ResusError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class DataError(ResusError):
+    """An input file, table or frame is wrong."""
+
+
+class DownloadError(DataError):
+    """A publisher's file could not be fetched or does not match its checksum."""
+
+
+class ConfigError(ResusError):
+    """An unknown or impossible setting."""
+
+
+class ArtifactError(ResusError):
+    """A run folder or prepared log is missing, half-written or foreign."""
+
+
+class StorageError(ResusError):
+    """The disk refused a write."""
+
+
+class TrainingError(ResusError):
+    """Training cannot go on."""

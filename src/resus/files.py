@@ -1,0 +1,114 @@
+"""Files that are either whole or absent: write aside, fsync, rename."""
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from resus.errors import ArtifactError, StorageError
+
+_WRITE_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.ENOTDIR}
+
+
+@contextlib.contextmanager
+def atomic_path(target: Path) -> Iterator[Path]:
+    """Yield a path to write to; it replaces `target` only when the block ends well."""
+    with _storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = _aside(target)
+        try:
+            yield aside
+            _fsync(aside)
+            aside.replace(target)
+            _fsync(target.parent)
+        finally:
+            aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(target: Path) -> Iterator[Path]:
+    """Yield a folder to fill; it replaces `target` only when the block ends well."""
+    with _storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        aside = _aside(target)
+        aside.mkdir()
+        try:
+            yield aside
+            for path in aside.rglob("*"):
+                _fsync(path)
+            _fsync(aside)
+            _swap_in(aside, target)
+            _fsync(target.parent)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_text(target: Path, text: str) -> None:
+    with atomic_path(target) as aside:
+        aside.write_text(text, encoding="utf-8")
+
+
+def write_json(target: Path, value: Any) -> None:
+    write_text(target, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ArtifactError(f"{path} does not exist: check the path, or make it again") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is not whole JSON ({error}): it was cut short or edited; make it again") from None
+
+
+def sha256_of(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _swap_in(aside: Path, target: Path) -> None:
+    """Put `aside` where `target` is; a folder cannot be replaced in one rename, so the old one steps away first."""
+    if not target.exists():
+        aside.rename(target)
+        return
+    old = aside.with_name(f"{aside.name}-old")
+    target.rename(old)
+    aside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _aside(target: Path) -> Path:
+    """A sibling name of this process's own; what a killed process left there is swept away first."""
+    for stale in target.parent.glob(f".{target.name}.aside-*"):
+        owner = stale.name.rpartition("aside-")[2].partition("-")[0]
+        if owner == str(os.getpid()) or not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
+    return target.with_name(f".{target.name}.aside-{os.getpid()}")
+
+
+def _fsync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _storage_errors(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _WRITE_REFUSED:
+            raise
+        raise StorageError(
+            f"cannot write {target}: {os.strerror(error.errno or 0).lower()}; free some space or choose another place"
+        ) from error

@@ -1,0 +1,58 @@
+"""Pydantic's findings in one sentence, with the nearest known key for a wrong one."""
+
+import difflib
+import typing
+from collections.abc import Iterable
+
+from pydantic import BaseModel, ValidationError
+
+
+def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every dotted key that a settings model takes."""
+    keys = []
+    for name, field in model.model_fields.items():
+        nested = _nested_model(field.annotation)
+        keys.append(prefix + name)
+        if nested is not None:
+            keys += known_keys(nested, f"{prefix}{name}.")
+    return keys
+
+
+def nearest_key(wrong: str, known: Iterable[str]) -> str | None:
+    """The known key that looks most like `wrong`, by its whole path or by its last part."""
+    known = list(known)
+    last = wrong.rpartition(".")[2]
+    same_last = [key for key in known if key.rpartition(".")[2] == last]
+    if same_last:
+        return same_last[0]
+    close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
+    if close:
+        return close[0]
+    by_last = {key.rpartition(".")[2]: key for key in reversed(known)}
+    close = difflib.get_close_matches(last, by_last, n=1, cutoff=0.5)
+    return by_last[close[0]] if close else None
+
+
+def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
+    """All findings of one validation, together."""
+    known = known_keys(model)
+    findings = []
+    for finding in error.errors():
+        key = ".".join(str(part) for part in finding["loc"])
+        if finding["type"] == "extra_forbidden":
+            nearest = nearest_key(key, known)
+            hint = f"did you mean '{nearest}'?" if nearest else f"known keys: {', '.join(known)}"
+            findings.append(f"unknown key '{key}', {hint}")
+        elif finding["type"] == "missing":
+            findings.append(f"key '{key}' is missing")
+        elif finding["type"] == "value_error":
+            findings.append(str(finding["ctx"]["error"]))
+        else:
+            message = finding["msg"][:1].lower() + finding["msg"][1:]
+            findings.append(f"'{key}' is {finding['input']!r}: {message}")
+    return "; ".join(findings)
+
+
+def _nested_model(annotation: object) -> type[BaseModel] | None:
+    candidates = (annotation, *typing.get_args(annotation))
+    return next((part for part in candidates if isinstance(part, type) and issubclass(part, BaseModel)), None)
