@@ -1,1 +1,82 @@
-"""resus"""
+"""resus: make any click-through-rate model personal from a user's first few events.
+
+    import resus
+
+    log = resus.open_log("data/ml-1m")
+    model = resus.Resus(learner="ridge").fit(log)
+    print(model.evaluate(log).models["RESUS-RR"].stages)
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from resus.errors import ArtifactError, ConfigError, DataError, DownloadError, ResusError, StorageError, TrainingError
+from resus.version import __version__
+
+if TYPE_CHECKING:
+    from resus.config import Config
+    from resus.data.build import BuildOptions, build_log
+    from resus.data.log import InteractionLog
+    from resus.data.planted import PlantedWorld, planted_log
+    from resus.data.prepare import PrepareOptions, prepare
+    from resus.data.schema import FieldSchema, TableSchema
+    from resus.estimator import Resus
+    from resus.evaluation.results import Results
+
+    load = Resus.load
+    open_log = InteractionLog.open
+
+__all__ = [
+    "ArtifactError",
+    "BuildOptions",
+    "Config",
+    "ConfigError",
+    "DataError",
+    "DownloadError",
+    "FieldSchema",
+    "InteractionLog",
+    "PlantedWorld",
+    "PrepareOptions",
+    "Results",
+    "Resus",
+    "ResusError",
+    "StorageError",
+    "TableSchema",
+    "TrainingError",
+    "__version__",
+    "build_log",
+    "load",
+    "open_log",
+    "planted_log",
+    "prepare",
+]
+
+_HOMES = {
+    "BuildOptions": "resus.data.build",
+    "Config": "resus.config",
+    "FieldSchema": "resus.data.schema",
+    "InteractionLog": "resus.data.log",
+    "PlantedWorld": "resus.data.planted",
+    "PrepareOptions": "resus.data.prepare",
+    "Results": "resus.evaluation.results",
+    "Resus": "resus.estimator",
+    "TableSchema": "resus.data.schema",
+    "build_log": "resus.data.build",
+    "planted_log": "resus.data.planted",
+    "prepare": "resus.data.prepare",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names load on first use: importing resus stays instant, torch waits until it is needed."""
+    if name == "load":
+        return import_module("resus.estimator").Resus.load
+    if name == "open_log":
+        return import_module("resus.data.log").InteractionLog.open
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'resus' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return __all__

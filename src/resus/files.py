@@ -18,7 +18,7 @@ _WRITE_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.E
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
     """Yield a path to write to; it replaces `target` only when the block ends well."""
-    with _storage_errors(target):
+    with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = _aside(target)
         try:
@@ -33,7 +33,7 @@ def atomic_path(target: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Yield a folder to fill; it replaces `target` only when the block ends well."""
-    with _storage_errors(target):
+    with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = _aside(target)
         aside.mkdir()
@@ -103,7 +103,8 @@ def _fsync(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _storage_errors(target: Path) -> Iterator[None]:
+def storage_errors(target: Path) -> Iterator[None]:
+    """A refused write becomes one sentence that names the place."""
     try:
         yield
     except OSError as error:

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from resus.data.features import FeatureMap, as_text
 from resus.data.frames import as_frame
 from resus.data.log import InteractionLog
-from resus.data.problems import find_problems, refuse
+from resus.data.problems import event_key, find_problems, refuse
 from resus.data.schema import TableSchema
+from resus.data.times import as_times
 
 
 class BuildOptions(BaseModel):
@@ -53,6 +54,19 @@ def build_log(
         single_events=options.single_events == "error",
     )
     refuse(problems)
+    return assemble_log(frame, schema, options, name=name, where=where, truth=truth)
+
+
+def assemble_log(
+    frame: pl.DataFrame,
+    schema: TableSchema,
+    options: BuildOptions,
+    *,
+    name: str,
+    where: str,
+    truth: tuple[str, str] | None = None,
+) -> InteractionLog:
+    """The log of a frame that has been checked."""
     frame = frame.select([*schema.columns, *(truth or ())])
     frame = _label(frame, schema)
     frame = _filter(frame, schema, options)
@@ -82,10 +96,8 @@ def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
 
 
 def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:
-    if options.duplicates in ("first", "last"):
-        keys = [schema.user, schema.item, *([schema.time] if schema.time else [])]
-        keep = "first" if options.duplicates == "first" else "last"
-        frame = frame.unique(subset=keys, keep=keep, maintain_order=True)  # type: ignore[arg-type]
+    if options.duplicates == "first" or options.duplicates == "last":
+        frame = frame.unique(subset=event_key(schema), keep=options.duplicates, maintain_order=True)
     if options.min_item_count > 1:
         frame = frame.filter(pl.len().over(schema.item) >= options.min_item_count)
     if options.single_events == "drop":
@@ -95,9 +107,11 @@ def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> 
 
 def _sort(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
     """By user (numbers as numbers), then by time; ties keep the order of the file."""
-    user = frame[schema.user]
-    as_number = user.cast(pl.Int64, strict=False)
-    key = as_number if as_number.null_count() == 0 else user.cast(pl.String)
-    by = [pl.lit(key).alias("_user"), *([pl.col(schema.time).alias("_time")] if schema.time else [])]
-    order = frame.select(by).with_row_index("_row").sort(["_user", *(["_time"] if schema.time else []), "_row"])
-    return frame[order["_row"]]
+    text = as_text(frame[schema.user])
+    number = text.cast(pl.Int64, strict=False)
+    by = {"number": number} if number.null_count() == 0 else {}
+    if not by or number.n_unique() < text.n_unique():  # '7' and '07' are two users
+        by["text"] = text
+    by |= {"time": as_times(frame[schema.time])} if schema.time else {}
+    order = pl.DataFrame(by).with_row_index("row").sort([*by, "row"])["row"]
+    return frame[order]

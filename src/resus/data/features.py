@@ -140,8 +140,8 @@ def _learn_field(series: pl.Series, name: str, spec: FieldSchema, min_count: int
     )
     columns = 1
     if spec.kind == "multi":
-        longest = _as_lists(series, spec.separator).list.len().max()
-        columns = max(1, min(spec.max_values, int(longest or 1)))  # type: ignore[call-overload]  # polars types max() loosely
+        lengths = _as_lists(series, spec.separator).list.len().fill_null(0).to_numpy()
+        columns = max(1, min(spec.max_values, int(lengths.max(initial=1))))
     return EncodedField(
         name=name, kind=spec.kind, columns=columns, vocabulary=tuple(counts["value"]), separator=spec.separator
     )
@@ -182,6 +182,7 @@ def _as_number(series: pl.Series, name: str, where: str) -> npt.NDArray[np.float
     if bool(bad.any()):
         row = int(bad.arg_true()[0])
         raise DataError(
-            f"{where}, column '{name}', row {row + 1}: {series[row]!r} is not a number; mend it or declare it categorical"
+            f"{where}, row {row + 1}, column '{name}': {series[row]!r} is not a number; "
+            "mend it or declare the field categorical"
         )
     return numbers.fill_null(float("nan")).to_numpy()

@@ -30,5 +30,18 @@ def as_frame(table: Any, where: str = "the table") -> pl.DataFrame:
     )
 
 
+def like(table: Any, result: pl.DataFrame) -> Any:
+    """`result` in the kind of table that `table` is."""
+    if isinstance(table, Mapping):
+        return {name: result[name].to_numpy() for name in result.columns}
+    if type(table).__module__.partition(".")[0] == "pandas":
+        converted = result.to_pandas()
+        converted.index = table.index
+        return converted
+    if type(table).__module__.partition(".")[0] == "pyarrow":
+        return result.to_arrow()
+    return result
+
+
 def _as_series(name: str, column: Any) -> pl.Series:
     return column.rename(name) if isinstance(column, pl.Series) else pl.Series(name, column)

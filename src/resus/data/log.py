@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -67,7 +68,7 @@ class InteractionLog:
     def name(self) -> str:
         return str(self.manifest.get("name", "log"))
 
-    @property
+    @cached_property
     def content_hash(self) -> str:
         """One hash of everything a model could see, to tell two logs apart."""
         return str(self.manifest.get("hash") or self._hash())

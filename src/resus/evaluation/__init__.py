@@ -1,0 +1,1 @@
+"""How well a model serves new users, by the number of events it has seen of them."""

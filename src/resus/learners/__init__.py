@@ -1,0 +1,1 @@
+"""Base-learners Λ: from one user's support residuals to the residual of any query, in closed form."""

@@ -1,0 +1,1 @@
+"""Learning Ψ from everyone, then Φ, Λ and β from episodes."""

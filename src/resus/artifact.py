@@ -1,0 +1,82 @@
+"""A trained model on disk: `model.safetensors` and `artifact.json`, and nothing that executes."""
+
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from resus.config import Config
+from resus.data.features import FeatureMap
+from resus.errors import ArtifactError
+from resus.files import read_json, sha256_of, write_json
+from resus.training.checkpoint import load_tensors, save_tensors
+from resus.validation import sentence_of
+from resus.version import __version__
+
+FORMAT = 1
+FACTS = "artifact.json"
+WEIGHTS = "model.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Artifact:
+    """What it takes to answer again: settings, feature map, weights; and where they came from."""
+
+    config: Config
+    features: FeatureMap
+    tensors: dict[str, Tensor]
+    log: dict[str, Any]
+    history: list[dict[str, Any]]
+
+    def save(self, folder: Path) -> None:
+        """The weights first and the facts, with the weights' hash, last: a folder with facts is whole."""
+        save_tensors(folder / WEIGHTS, self.tensors, {})
+        facts = {
+            "format": FORMAT,
+            "resus": __version__,
+            "model": self.config.model_name,
+            "config": self.config.model_dump(mode="json"),
+            "features": self.features.to_json(),
+            "log": self.log,
+            "history": self.history,
+            "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+            "weights_sha256": sha256_of(folder / WEIGHTS),
+        }
+        write_json(folder / FACTS, facts)
+
+    def part(self, name: str) -> dict[str, Tensor]:
+        """The tensors of one part, `predictor` or `model`."""
+        prefix = f"{name}."
+        return {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
+
+    @classmethod
+    def load(cls, folder: Path) -> "Artifact":
+        if not folder.is_dir():
+            raise ArtifactError(f"{folder} does not exist: train a model with 'resus train', or check the path")
+        if not (folder / FACTS).is_file():
+            unfinished = (folder / "checkpoints").is_dir()
+            advice = "finish it with 'resus train --resume'" if unfinished else "point to a folder that 'resus train' made"
+            raise ArtifactError(f"{folder} holds no trained model (no {FACTS}): {advice}")
+        facts = read_json(folder / FACTS)
+        if not isinstance(facts, dict) or facts.get("format") != FORMAT or "weights_sha256" not in facts:
+            raise ArtifactError(f"{folder / FACTS} is not a resus artifact of format {FORMAT}: train again")
+        tensors, _ = load_tensors(folder / WEIGHTS)
+        if sha256_of(folder / WEIGHTS) != facts["weights_sha256"]:
+            raise ArtifactError(f"{folder / WEIGHTS} is not the file that {FACTS} describes: train again")
+        try:
+            return cls(
+                config=Config.model_validate(facts["config"]),
+                features=FeatureMap.from_json(facts["features"]),
+                tensors=tensors,
+                log=facts["log"],
+                history=facts["history"],
+            )
+        except ValidationError as error:
+            raise ArtifactError(f"{folder / FACTS}: {sentence_of(error, Config)}: train again") from None
+        except (KeyError, TypeError) as error:
+            raise ArtifactError(f"{folder / FACTS} is damaged ({error!r}): train again") from None

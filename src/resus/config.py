@@ -1,0 +1,265 @@
+"""Every setting of a run, with the paper's values as defaults."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from resus.errors import ConfigError
+from resus.validation import known_keys, nearest_key, sentence_of
+
+Architecture = Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm"]
+Protocol = Literal["paper", "authors-release"]
+
+
+class Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NetworkConfig(Settings):
+    """The shape of a network, for Ψ or Φ."""
+
+    embedding_dim: int = Field(default=10, ge=1)
+    hidden_units: tuple[int, ...] = Field(default=(400, 400, 400), min_length=1)
+    cin_maps: tuple[int, ...] = Field(default=(100, 100), min_length=1, description="xdeepfm only")
+
+
+class PredictorConfig(NetworkConfig):
+    """Ψ, the same for every user. `none` makes the model the paper's MUS."""
+
+    kind: Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none"] = "deepfm"
+    pretrain: bool = Field(default=True, description="false: train Ψ jointly with the rest ('w/o pretrain')")
+    learning_rate: float = Field(default=1e-3, gt=0)
+    batch_size: int = Field(default=1024, ge=1)
+    epochs: int = Field(default=10, ge=1)
+    patience: int = Field(default=2, ge=1)
+    rounds: int = Field(default=500, ge=1, description="lightgbm only: boosting rounds at most")
+    num_leaves: int = Field(default=63, ge=2, description="lightgbm only")
+    boosting_rate: float = Field(default=0.1, gt=0, description="lightgbm only: shrinkage")
+
+    @model_validator(mode="after")
+    def _joint_training_needs_gradients(self) -> Self:
+        if not self.pretrain and self.kind in ("lightgbm", "none"):
+            raise ValueError(f"predictor.pretrain=false needs a neural predictor, not '{self.kind}'")
+        return self
+
+
+class EncoderConfig(NetworkConfig):
+    """Φ, from a row to the vector that the learner works on."""
+
+    kind: Architecture = "deepfm"
+
+
+class LearnerConfig(Settings):
+    """Λ, which fits one user's residuals."""
+
+    kind: Literal["ridge", "nearest"] = "ridge"
+    similarity: Literal["learned", "cosine"] = Field(default="learned", description="nearest only")
+    ridge: float = Field(default=1.0, gt=0, description="ridge only: λ at the start")
+    learn_ridge: bool = Field(default=True, description="ridge only")
+    bias: bool = Field(default=False, description="ridge only: a constant feature")
+
+
+class FusionConfig(Settings):
+    """β, which scales the residual before it joins Ψ's logit."""
+
+    per_size: bool = Field(default=False, description="one β per support size")
+    bias: bool = Field(default=False, description="a constant per β")
+    scale: float = Field(default=1.0, description="β at the start")
+
+
+class TrainingConfig(Settings):
+    """Meta-training of Φ, Λ and β."""
+
+    learning_rate: float = Field(default=1e-3, gt=0)
+    scalar_learning_rate: float = Field(default=1e-2, gt=0, description="of λ and β")
+    batch_size: int = Field(default=1024, ge=1, description="rows; users are never cut")
+    epochs: int = Field(default=10, ge=1)
+    patience: int = Field(default=2, ge=1)
+    support_sizes: Literal["uniform", "observed"] = "uniform"
+    max_support: int | None = Field(default=None, ge=1, description="τ; default: evaluation.max_size")
+
+
+class SplitConfig(Settings):
+    """Which users train, validate and test."""
+
+    ratios: tuple[float, float, float] = (7, 2, 1)
+    order: Literal["random", "ascending"] = "random"
+
+    @model_validator(mode="after")
+    def _every_part_has_a_share(self) -> Self:
+        if min(self.ratios) <= 0:
+            raise ValueError(f"split.ratios {self.ratios}: every part needs a positive share")
+        return self
+
+
+class EvaluationConfig(Settings):
+    """Support sizes 0, step, 2·step, … max_size; the stages are their thirds."""
+
+    max_size: int = Field(default=30, ge=3)
+    step: int = Field(default=1, ge=1)
+
+    @model_validator(mode="after")
+    def _three_stages_fit(self) -> Self:
+        if self.max_size // self.step < 3:
+            raise ValueError(
+                f"evaluation.max_size={self.max_size} with step={self.step} leaves fewer than three sizes for three stages"
+            )
+        return self
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(range(0, self.max_size + 1, self.step))
+
+    @property
+    def stages(self) -> dict[str, list[int]]:
+        """I, II and III: the sizes but 0, in thirds."""
+        sizes = list(self.sizes[1:])
+        third = len(sizes) / 3
+        cuts = [round(third * part) for part in range(4)]
+        return {name: sizes[cuts[part] : cuts[part + 1]] for part, name in enumerate(("I", "II", "III"))}
+
+
+class Config(Settings):
+    """All settings of one run."""
+
+    protocol: Protocol = "paper"
+    seed: int = Field(default=1, ge=0)
+    predictor: PredictorConfig = PredictorConfig()
+    encoder: EncoderConfig = EncoderConfig()
+    learner: LearnerConfig = LearnerConfig()
+    fusion: FusionConfig = FusionConfig()
+    training: TrainingConfig = TrainingConfig()
+    split: SplitConfig = SplitConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def max_support(self) -> int:
+        return self.training.max_support or self.evaluation.max_size
+
+    @property
+    def predictor_name(self) -> str:
+        """Ψ as tables call it."""
+        return PREDICTOR_NAMES[self.predictor.kind]
+
+    @property
+    def model_name(self) -> str:
+        """The whole model as tables call it."""
+        learner = {"ridge": "RR", "nearest": "NN"}[self.learner.kind]
+        if self.predictor.kind == "none":
+            return "MUS" if learner == "NN" else f"MUS-{learner}"
+        return f"RESUS-{learner}" + ("" if self.predictor.pretrain else " (w/o pretrain)")
+
+    def fingerprint(self, log_hash: str) -> str:
+        """One hash of the settings and the data: equal runs have equal ones."""
+        content = json.dumps([self.model_dump(mode="json"), log_hash], sort_keys=True)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+PREDICTOR_NAMES = {
+    "lr": "LR",
+    "fm": "FM",
+    "wide-deep": "Wide&Deep",
+    "deepfm": "DeepFM",
+    "xdeepfm": "xDeepFM",
+    "lightgbm": "LightGBM",
+    "none": "no predictor",
+}
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "authors-release": {
+        "split.ratios": (7, 1, 2),
+        "split.order": "ascending",
+        "predictor.epochs": 1,
+        "learner.bias": True,
+        "learner.learn_ridge": False,
+        "fusion.per_size": True,
+        "fusion.bias": True,
+    },
+}
+
+DATA_SETS: dict[str, dict[str, Any]] = {
+    "taobao": {"evaluation.max_size": 150, "evaluation.step": 10},
+    "planted": {
+        "predictor.hidden_units": (64, 64),
+        "encoder.hidden_units": (64, 64),
+        "predictor.embedding_dim": 8,
+        "encoder.embedding_dim": 8,
+    },
+}
+
+
+def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", file: Path | None = None) -> Config:
+    """Defaults, then the protocol's, then the data set's, then the config file's, then `overrides` (dotted keys)."""
+    chosen = _read_file(file) if file else {}
+    chosen |= dict(overrides or {})
+    values = dict(PROTOCOLS.get(str(chosen.get("protocol", "paper")), {}))
+    values |= DATA_SETS.get(data_set, {})
+    values |= chosen
+    if "fusion.scale" not in values and values.get("protocol") == "authors-release":
+        values["fusion.scale"] = 3.0 if values.get("learner.kind") == "nearest" else 1.0
+    known = known_keys(Config)
+    unknown = [key for key in values if key not in known]
+    if unknown:
+        raise ConfigError("; ".join(_unknown(key, known) for key in unknown))
+    try:
+        return Config.model_validate(_nest(values))
+    except ValidationError as error:
+        raise ConfigError(sentence_of(error, Config)) from None
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, Any]:
+    """`key=value` texts, values read as YAML."""
+    parsed = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"'{assignment}' is not of the form key=value, such as learner.kind=nearest")
+        try:
+            parsed[key.strip()] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ConfigError(f"the value of '{key}' cannot be read: {error}") from None
+    return parsed
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise ConfigError(f"config file {path} does not exist: check the path") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config file {path} is not valid YAML: {error}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
+    return _flatten(content)
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _nest(values: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for key, value in values.items():
+        *groups, name = key.split(".")
+        group = nested
+        for part in groups:
+            group = group.setdefault(part, {})
+        group[name] = value
+    return nested
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    nearest = nearest_key(key, known)
+    return f"unknown key '{key}'" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")

@@ -1,0 +1,301 @@
+"""Delimited text, read strictly: every row has all fields, every quote closes, every byte decodes, or it is named.
+
+The shape of the file is found by array operations on its bytes, so a row keeps its line number in the file even
+where quoted cells span lines, and what is wrong is known before a parser is asked.
+"""
+
+import codecs
+import csv
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from resus.data.problems import Problem
+
+SEPARATORS = (",", "\t", ";", "|", "::")
+_UNIT_SEPARATOR = "\x1f"  # stands in for separators of several characters, which polars does not take
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE, _RETURN, _QUOTE = b'\n\r"'
+_ASCII_INSIDE = ("utf-8", "ascii", "iso8859-1", "cp1252")  # pure ASCII needs no decoding in these
+_BLOCK = 1 << 25
+
+
+@dataclass(frozen=True)
+class Delimited:
+    """The whole rows of a file as text, the line each starts on, and what is wrong with the rest."""
+
+    where: str
+    frame: pl.DataFrame | None
+    lines: pl.Series | None
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class _Records:
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+    fields: npt.NDArray[np.int64]
+    lines: npt.NDArray[np.int64]
+
+
+def read_delimited(
+    path: Path,
+    *,
+    separator: str,
+    encoding: str = "utf-8",
+    names: Sequence[str] | None = None,
+    quoted: bool = True,
+    wanted: Collection[str] = (),
+) -> Delimited:
+    """Read a file whose first line names its columns, or whose columns are `names`.
+
+    A separator that gives none of the `wanted` columns is wrong if another one gives them.
+    """
+    where = str(path)
+    stored = _bytes_of(path)
+    if isinstance(stored, Problem):
+        return Delimited(where, None, None, (stored,))
+    raw, problems = _as_utf8(stored, encoding, where)
+    if raw is None:
+        return Delimited(where, None, None, tuple(problems))
+    wrong = _wrong_separator(raw, separator, names, wanted, where)
+    if wrong is not None:
+        return Delimited(where, None, None, (*problems, wrong))
+    if len(separator) > 1:
+        raw, separator = raw.replace(separator.encode(), _UNIT_SEPARATOR.encode()), _UNIT_SEPARATOR
+    quotes = _positions(raw, _QUOTE) if quoted else np.empty(0, np.int64)
+    stray = _stray_quote(raw, quotes, separator, where)
+    if stray is not None:
+        return Delimited(where, None, None, (*problems, stray))
+    records = _without_blank(_scan(raw, separator, quotes), raw)
+    if names is None:
+        header = raw[records.starts[0] : records.ends[0]].decode().rstrip("\r\n")
+        names = _split(header, separator, quoted)
+        records = _only(records, np.arange(len(records.starts)) > 0)
+        ambiguous = _ambiguous_header(names, where)
+        if ambiguous is not None:
+            return Delimited(where, None, None, (*problems, ambiguous))
+    whole = records.fields == len(names)
+    problems += _ragged(records, len(names), raw, where)
+    kept = _only(records, whole)
+    frame = _parse(_bytes_in(raw, kept), separator, names, quoted)
+    if frame.height != len(kept.starts):
+        what = f"it reads as {frame.height:,} rows but has {len(kept.starts):,}"
+        problems.append(Problem(where, None, None, what, "write it again with a CSV writer"))
+        return Delimited(where, None, None, tuple(problems))
+    return Delimited(where, frame, pl.Series("line", kept.lines), tuple(problems))
+
+
+def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: bool = True) -> Delimited:
+    """Just these columns of a file in a published layout, all of which it must have; headers lose outer spaces."""
+    read = read_delimited(path, separator=separator, quoted=quoted, wanted=columns)
+    if read.frame is None:
+        return read
+    frame = read.frame.rename(str.strip)
+    missing = [name for name in columns if name not in frame.columns]
+    what = f"there is no such column among {', '.join(frame.columns)}"
+    absent = [Problem(read.where, 1, name, what, "use the file as it is published") for name in missing]
+    return Delimited(read.where, None if missing else frame.select(columns), read.lines, (*read.problems, *absent))
+
+
+def _bytes_of(path: Path) -> bytes | Problem:
+    if path.is_dir():
+        return Problem(str(path), None, None, "it is a folder, not a file", "name the file")
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return Problem(str(path), None, None, "the file does not exist", "check the path")
+    except OSError as error:
+        return Problem(str(path), None, None, f"it cannot be read ({error.strerror})", "check its permissions")
+    if not raw.removeprefix(_BOM).strip():
+        return Problem(str(path), None, None, "the file is empty", "fetch or write it again")
+    return raw
+
+
+def _as_utf8(raw: bytes, encoding: str, where: str) -> tuple[bytes | None, list[Problem]]:
+    """The bytes in UTF-8 without a mark; undecodable ones are replaced so that the rest can be checked too."""
+    try:
+        codec = codecs.lookup(encoding).name
+    except LookupError:
+        fix = "use a Python codec such as utf-8, latin-1 or gbk"
+        return None, [Problem(where, None, None, f"the encoding '{encoding}' is unknown", fix)]
+    problems = []
+    if codec not in _ASCII_INSIDE or not raw.isascii():
+        try:
+            text = raw.decode(codec)
+        except UnicodeDecodeError as error:
+            what = f"the byte 0x{raw[error.start]:02x} is not {encoding.upper()}"
+            fix = "save the file as UTF-8, or name its encoding in the schema (for instance 'encoding: latin-1')"
+            problems.append(Problem(where, 1 + raw.count(b"\n", 0, error.start), None, what, fix))
+            text = raw.decode(codec, "replace")
+        raw = text.encode()
+    zero = raw.find(b"\0")
+    if zero >= 0:
+        what = "there are zero bytes, so it is not text in this encoding"
+        problems.append(Problem(where, 1 + raw.count(b"\n", 0, zero), None, what, "save the file as UTF-8 text"))
+        return None, problems
+    return raw.removeprefix(_BOM), problems
+
+
+def _split(record: str, separator: str, quoted: bool) -> list[str]:
+    if not quoted or len(separator) > 1:
+        return record.split(separator)
+    return next(csv.reader([record], delimiter=separator))
+
+
+def _wrong_separator(
+    raw: bytes, separator: str, names: Sequence[str] | None, wanted: Collection[str], where: str
+) -> Problem | None:
+    """Another separator that would give the columns which this one does not."""
+    first = raw.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace").rstrip("\r")
+
+    def fits(candidate: str) -> bool:
+        fields = [field.strip('"') for field in first.split(candidate)]
+        if names is not None:
+            return len(fields) == len(names)
+        return not set(wanted).isdisjoint(fields) if wanted else len(fields) > 1
+
+    if fits(separator):
+        return None
+    other = next((candidate for candidate in SEPARATORS if candidate != separator and fits(candidate)), None)
+    if other is None:
+        return None
+    what = f"the columns are separated by {other!r}, not by {separator!r}"
+    fix = f"save it with {separator!r}, or write 'separator: \"{_yaml(other)}\"' in the schema of a table of your own"
+    return Problem(where, 1, None, what, fix)
+
+
+def _yaml(separator: str) -> str:
+    return separator.replace("\t", "\\t")
+
+
+def _positions(raw: bytes, byte: int) -> npt.NDArray[np.int64]:
+    return np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == byte)
+
+
+def _stray_quote(raw: bytes, quotes: npt.NDArray[np.int64], separator: str, where: str) -> Problem | None:
+    """The first quote that does not open at the start of a cell or does not close at its end."""
+    if len(quotes) == 0:
+        return None
+    data = np.frombuffer(raw, dtype=np.uint8)
+    opening, closing = quotes[::2], quotes[1::2]
+    before = np.where(opening > 0, data[opening - 1], _NEWLINE)
+    after = np.where(closing + 1 < len(data), data[np.minimum(closing + 1, len(data) - 1)], _NEWLINE)
+    good_open = np.isin(before, [ord(separator), _NEWLINE, _QUOTE])
+    good_close = np.isin(after, [ord(separator), _NEWLINE, _RETURN, _QUOTE])
+    pairs = len(closing)
+    bad = ~good_open
+    bad[:pairs] |= ~good_close
+    if len(opening) > pairs:
+        bad[-1] = True
+    if not bad.any():
+        return None
+    position = int(opening[np.argmax(bad)])
+    what = "a quote opens inside a cell or never closes"
+    fix = 'write a quote in a cell as "" and put the whole cell in quotes'
+    return Problem(where, 1 + raw.count(b"\n", 0, position), None, what, fix)
+
+
+def _scan(raw: bytes, separator: str, quotes: npt.NDArray[np.int64]) -> _Records:
+    """Where each record starts and ends, its number of fields and its line; block by block, to bound the memory."""
+    data = np.frombuffer(raw, dtype=np.uint8)
+    ends, fields, lines = [], [], []
+    separators_before = lines_before = 0
+    for start in range(0, len(data), _BLOCK):
+        block = data[start : start + _BLOCK]
+        newlines = start + np.flatnonzero(block == _NEWLINE)
+        separators = start + np.flatnonzero(block == ord(separator))
+        outside = newlines
+        if len(quotes):
+            outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+            separators = separators[np.searchsorted(quotes, separators) % 2 == 0]
+        ends.append(outside + 1)
+        fields.append(separators_before + np.searchsorted(separators, outside))
+        lines.append(lines_before + np.searchsorted(newlines, outside, side="right"))
+        separators_before += len(separators)
+        lines_before += len(newlines)
+    if raw[-1] != _NEWLINE:
+        ends.append(np.array([len(data)]))
+        fields.append(np.array([separators_before]))
+        lines.append(np.array([lines_before]))
+    end, counts = np.concatenate(ends), np.concatenate(fields)
+    return _Records(
+        starts=np.concatenate([[0], end[:-1]]),
+        ends=end,
+        fields=1 + np.ediff1d(counts, to_begin=counts[:1]),
+        lines=1 + np.concatenate([[0], np.concatenate(lines)[:-1]]),
+    )
+
+
+def _only(records: _Records, keep: npt.NDArray[np.bool_]) -> _Records:
+    return _Records(records.starts[keep], records.ends[keep], records.fields[keep], records.lines[keep])
+
+
+def _without_blank(records: _Records, raw: bytes) -> _Records:
+    """Blank lines mean nothing and are skipped."""
+    data = np.frombuffer(raw, dtype=np.uint8)
+    first = data[records.starts]
+    return _only(records, (first != _NEWLINE) & ((first != _RETURN) | (records.ends - records.starts > 2)))
+
+
+def _ambiguous_header(names: Sequence[str], where: str) -> Problem | None:
+    if "" in names:
+        what = f"column number {list(names).index('') + 1} has no name"
+        return Problem(where, 1, None, what, "name every column in the first line")
+    twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if twice is None:
+        return None
+    return Problem(where, 1, twice, "two columns have this name", "give each column a name of its own")
+
+
+def _ragged(records: _Records, expected: int, raw: bytes, where: str) -> list[Problem]:
+    problems = []
+    few, many = records.fields < expected, records.fields > expected
+    if len(few) and few[-1] and raw[-1] != _NEWLINE:
+        what = f"the last line is cut short: {_count(records.fields[-1])} instead of {expected}"
+        problems.append(Problem(where, int(records.lines[-1]), None, what, "fetch or write the file again"))
+        few = np.append(few[:-1], False)
+    for mask, fix in (
+        (few, "add the missing ones, or delete the row"),
+        (many, "put a cell that contains the separator in quotes, or delete the row"),
+    ):
+        bad = np.flatnonzero(mask)
+        if len(bad):
+            more = f" (the first of {len(bad):,} such rows)" if len(bad) > 1 else ""
+            what = f"{_count(records.fields[bad[0]])} instead of {expected}{more}"
+            problems.append(Problem(where, int(records.lines[bad[0]]), None, what, fix))
+    return problems
+
+
+def _count(fields: int) -> str:
+    return f"{fields} field{'' if fields == 1 else 's'}"
+
+
+def _bytes_in(raw: bytes, records: _Records) -> bytes:
+    lengths = records.ends - records.starts
+    if not len(lengths):
+        return b""
+    if int(lengths.sum()) == records.ends[-1] - records.starts[0]:
+        return raw[records.starts[0] : records.ends[-1]]
+    steps = np.zeros(len(raw) + 1, dtype=np.int8)
+    steps[records.starts] += 1
+    steps[records.ends] -= 1
+    kept = np.cumsum(steps[:-1], dtype=np.int8).astype(np.bool_)
+    return np.frombuffer(raw, dtype=np.uint8)[kept].tobytes()
+
+
+def _parse(raw: bytes, separator: str, names: Sequence[str], quoted: bool) -> pl.DataFrame:
+    if not raw:
+        return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+    return pl.read_csv(
+        raw,
+        separator=separator,
+        has_header=False,
+        new_columns=list(names),
+        infer_schema=False,
+        quote_char='"' if quoted else None,
+    )

@@ -1,0 +1,115 @@
+"""A publisher's file, fetched once: with progress, resumed where it stopped, and checked before it is used."""
+
+import contextlib
+import hashlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from resus.errors import DownloadError
+from resus.files import storage_errors
+
+Progress = Callable[[str, int, int | None], None]
+
+_BLOCK = 1 << 18
+_TIMEOUT_SECONDS = 30
+_RANGE_NOT_SATISFIABLE = 416
+
+
+def download(url: str, target: Path, *, checksum: str, progress: Progress | None = None) -> Path:
+    """Fetch `url` to `target`; `checksum` is 'md5:...' or 'sha256:...', `progress` is told what, bytes done and in all.
+
+    What has arrived stays in `target.part` when the connection breaks, and the next call goes on from there.
+    """
+    if target.is_file() and _digest(target, checksum) == checksum:
+        return target
+    part = target.with_name(f"{target.name}.part")
+    with storage_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not (part.is_file() and _digest(part, checksum) == checksum):
+            _fetch(url, part, progress or (lambda _what, _done, _total: None))
+        found = _digest(part, checksum)
+        if found != checksum:
+            part.unlink()
+            raise DownloadError(
+                f"{url} arrived with the checksum {found}, not {checksum}, and was deleted: "
+                "try again, or fetch it by hand and give its place with --path"
+            )
+        part.replace(target)
+    return target
+
+
+def _fetch(url: str, part: Path, progress: Progress) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    with _network_errors(url):
+        response = _open(url, have)
+    with response, part.open("ab") as sink:
+        if response.status != http.client.PARTIAL_CONTENT:
+            sink.truncate(0)
+            have = 0
+        length = response.headers.get("Content-Length")
+        total = have + int(length) if length else None
+        name = part.name.removesuffix(".part")
+        progress(name, have, total)
+        while block := _read(response, url):
+            sink.write(block)
+            have += len(block)
+            progress(name, have, total)
+        sink.flush()
+        os.fsync(sink.fileno())
+    if total is not None and have < total:
+        raise DownloadError(
+            f"{url} broke off after {have:,} of {total:,} bytes: run the same again to go on from there"
+        )
+
+
+def _open(url: str, have: int) -> http.client.HTTPResponse:
+    """Ask for what is missing; ask for everything where the part is not the beginning of what the server has."""
+    request = urllib.request.Request(url, headers={"User-Agent": "resus"})  # noqa: S310 - addresses are our own
+    if have:
+        request.add_header("Range", f"bytes={have}-")
+    try:
+        response: http.client.HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS)  # noqa: S310
+    except urllib.error.HTTPError as error:
+        if not have or error.code != _RANGE_NOT_SATISFIABLE:
+            raise
+        error.close()
+        return _open(url, 0)
+    if response.status == http.client.PARTIAL_CONTENT:
+        content_range = response.headers.get("Content-Range", "")
+        if not content_range.startswith(f"bytes {have}-"):
+            response.close()
+            return _open(url, 0)
+    return response
+
+
+def _read(response: http.client.HTTPResponse, url: str) -> bytes:
+    with _network_errors(url):
+        return response.read(_BLOCK)
+
+
+@contextlib.contextmanager
+def _network_errors(url: str) -> Iterator[None]:
+    try:
+        yield
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise _refusal(url, f"the server answered {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        raise _refusal(url, f"{error.reason}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise _refusal(url, str(error) or type(error).__name__) from None
+
+
+def _refusal(url: str, reason: str) -> DownloadError:
+    return DownloadError(f"{url} could not be fetched ({reason}): fetch it by hand and give its place with --path")
+
+
+def _digest(path: Path, checksum: str) -> str:
+    algorithm = checksum.partition(":")[0]
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False))
+    return f"{algorithm}:{digest.hexdigest()}"

@@ -1,0 +1,46 @@
+"""Sampled negatives for logs that hold positives only."""
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from resus.errors import DataError
+
+Integers = npt.NDArray[np.int64]
+
+
+def sample_negatives(
+    logs: pl.DataFrame, *, user: str, item: str, context: list[str], per_log: int, seed: int
+) -> pl.DataFrame:
+    """`per_log` rows for each log: its user and context with an item which that user never had in that context.
+
+    Each is drawn on its own, uniformly from all distinct items of `logs` that qualify, so a popular item is no likelier
+    than a rare one and an item may be drawn twice for the same user and context. The rows come log by log.
+    """
+    items = logs[item].unique().sort()
+    codes = logs[item].replace_strict(items, np.arange(len(items)), return_dtype=pl.Int64).to_numpy()
+    places = logs.select(pl.struct(user, *context).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
+    used = np.unique(places * len(items) + codes)
+    _refuse_exhausted(logs, places, used, len(items), user)
+    rng = np.random.default_rng(seed)
+    bases = np.repeat(places * len(items), per_log)
+    drawn = rng.integers(len(items), size=len(bases))
+    pending = np.flatnonzero(_is_in(used, bases + drawn))
+    while len(pending):
+        drawn[pending] = rng.integers(len(items), size=len(pending))
+        pending = pending[_is_in(used, bases[pending] + drawn[pending])]
+    rows = np.repeat(np.arange(logs.height), per_log)
+    return logs[rows].with_columns(items.gather(drawn).alias(item))
+
+
+def _is_in(ordered: Integers, values: Integers) -> npt.NDArray[np.bool_]:
+    found = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.equal(ordered[found], values)
+
+
+def _refuse_exhausted(logs: pl.DataFrame, places: Integers, used: Integers, n_items: int, user: str) -> None:
+    """Nothing can be drawn where a user had every item in one context."""
+    full = np.flatnonzero(np.bincount(used // n_items) == n_items)
+    if len(full):
+        culprit = logs[user][int(np.argmax(places == full[0]))]
+        raise DataError(f"user {culprit!r} has all {n_items} items in one context, so no negative can be drawn")

@@ -1,0 +1,113 @@
+"""From a data set's name or a file to a prepared log on disk; asked for the same again, it is already there."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from resus.data.build import assemble_log
+from resus.data.download import Progress
+from resus.data.log import EVENTS, FEATURES, FORMAT, MANIFEST, USERS, InteractionLog
+from resus.data.options import PrepareOptions
+from resus.data.problems import Problem, refuse
+from resus.data.schema import TableSchema
+from resus.data.sources import PUBLISHED, Source, published, published_at, source_at
+from resus.errors import ArtifactError, ConfigError, DataError
+from resus.files import read_json, sha256_of
+
+__all__ = ["PrepareOptions", "prepare"]
+
+
+def prepare(
+    source: str,
+    out: Path,
+    *,
+    path: Path | None = None,
+    schema: Path | None = None,
+    options: PrepareOptions | None = None,
+    progress: Progress | None = None,
+) -> InteractionLog:
+    """Write the log of `source`, a data set's name or a path, to the folder `out`, and open it memory-mapped.
+
+    `path` is where a published data set already is; without it, it is fetched from its publisher.
+    """
+    options = options or PrepareOptions()
+    _refuse_foreign(out)
+    found = _find(source, path, TableSchema.read(schema) if schema else None, progress)
+    _refuse_unheeded(options, found)
+    refuse(
+        [
+            Problem(str(file), None, None, "the file does not exist", "check the path")
+            for file in found.files
+            if not file.is_file()
+        ]
+    )
+    request = _request_key(found, schema, options)
+    ready = _ready(out, request)
+    if ready is not None:
+        return ready
+    table = found.read(options)
+    build = options.build_options(table.defaults)
+    refuse(table.check(build))
+    assert table.frame is not None
+    assert table.schema is not None
+    log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where)
+    files = [{"path": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in found.files]
+    effective = options.model_dump() | build.model_dump() | {"label_threshold": table.schema.label_threshold}
+    return log.save(out, source=source, files=files, options=effective, request=request)
+
+
+def _find(source: str, path: Path | None, schema: TableSchema | None, progress: Progress | None) -> Source:
+    names = {name for data_set in PUBLISHED for name in (data_set.name, *data_set.aliases)}
+    place = Path(source)
+    if source.lower() in names or not (place.exists() or place.suffix or len(place.parts) > 1):
+        data_set = published(source)
+        if schema is not None:
+            raise ConfigError(f"data set '{data_set.name}' has a schema of its own: leave the schema file out")
+        return published_at(data_set, path, progress)
+    if path is not None:
+        raise ConfigError(f"'{source}' is a path already: leave the other path out, or name a data set")
+    found = source_at(place, schema)
+    if isinstance(found, Problem):
+        raise DataError(str(found))
+    return found
+
+
+def _refuse_foreign(out: Path) -> None:
+    """A prepared log may be replaced; anything else in that place is somebody's work."""
+    if out.is_file():
+        raise ConfigError(f"{out} is a file: choose a folder for the result")
+    foreign = {path.name for path in out.iterdir()} - {MANIFEST, EVENTS, USERS, FEATURES} if out.is_dir() else set()
+    if foreign:
+        raise ConfigError(f"{out} holds {min(foreign)}, which is no part of a log: choose another place for the result")
+
+
+def _refuse_unheeded(options: PrepareOptions, source: Source) -> None:
+    """A setting that would change nothing is a misunderstanding."""
+    default = PrepareOptions()
+    for key in ("protocol", "label_threshold", "negatives"):
+        if key not in source.heeds and getattr(options, key) != getattr(default, key):
+            raise ConfigError(f"'{key}' means nothing for '{source.name}': leave it out")
+
+
+def _request_key(source: Source, schema: Path | None, options: PrepareOptions) -> str:
+    """One hash of all that the result depends on, without reading the data."""
+    states = [(file, file.stat()) for file in source.files]
+    request = {
+        "format": FORMAT,
+        "name": source.name,
+        "files": [(str(file.resolve()), state.st_size, state.st_mtime_ns) for file, state in states],
+        "schema": schema.read_text(encoding="utf-8") if schema else None,
+        "options": options.model_dump(),
+    }
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
+
+
+def _ready(out: Path, request: str) -> InteractionLog | None:
+    try:
+        manifest: Any = read_json(out / MANIFEST)
+        if isinstance(manifest, dict) and manifest.get("request") == request:
+            return InteractionLog.open(out)
+    except ArtifactError:  # absent or damaged: made anew
+        pass
+    return None

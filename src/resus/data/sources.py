@@ -1,0 +1,149 @@
+"""Where tables come from: the published data sets by name, and files and folders by what they look like."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from resus.data import frappe, movielens, recbole, taobao
+from resus.data.archives import unpack
+from resus.data.download import Progress, download
+from resus.data.options import PrepareOptions
+from resus.data.problems import Problem
+from resus.data.schema import TableSchema
+from resus.data.tables import Table, read_table
+from resus.errors import ConfigError, DataError, DownloadError
+from resus.validation import nearest_key
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something that can be read: what it is called, its files, its reader and the options that the reader heeds."""
+
+    name: str
+    files: tuple[Path, ...]
+    read: Callable[[PrepareOptions], Table]
+    heeds: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published data set: the members of its archive that are read, and where the publisher keeps it."""
+
+    name: str
+    aliases: tuple[str, ...]
+    members: tuple[str, ...]
+    page: str
+    read: Callable[[Path, PrepareOptions], Table]
+    heeds: frozenset[str]
+    url: str | None = None
+    checksum: str = ""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(Path(member).name for member in self.members)
+
+    def source(self, folder: Path) -> Source:
+        files = tuple(folder / name for name in self.files)
+        return Source(self.name, files, partial(self.read, folder), self.heeds)
+
+
+PUBLISHED = (
+    Published(
+        name="ml-1m",
+        aliases=("movielens-1m", "movielens", "ml1m"),
+        members=("ml-1m/ratings.dat", "ml-1m/users.dat", "ml-1m/movies.dat"),
+        page="https://grouplens.org/datasets/movielens/1m/",
+        read=movielens.read,
+        heeds=frozenset({"protocol", "label_threshold"}),
+        url="https://files.grouplens.org/datasets/movielens/ml-1m.zip",
+        checksum="md5:c4d9eecfca2ab87c1945afe126590906",
+    ),
+    Published(
+        name="frappe",
+        aliases=("mobile-frappe",),
+        members=("Mobile_Frappe/frappe/frappe.csv",),
+        page="https://www.baltrunas.info/context-aware",
+        read=frappe.read,
+        heeds=frozenset({"negatives"}),
+        url="https://www.baltrunas.info/_files/archives/be17b7_474755a5e9684a749a012516d04fb456.zip?dn=Mobile_Frappe.zip",
+        checksum="sha256:4adc616de57170f282397f6e6e30215f97fa7ad1b7f40bd12ef5dceaaf3e9b4e",
+    ),
+    Published(
+        name="taobao",
+        aliases=("taobao-ads", "ali-display-ads"),
+        members=("raw_sample.csv", "ad_feature.csv", "user_profile.csv"),
+        page="https://tianchi.aliyun.com/dataset/56",
+        read=taobao.read,
+        heeds=frozenset(),
+    ),
+)
+
+
+def published(name: str) -> Published:
+    """The published data set of this name or alias."""
+    known = {alias: data_set for data_set in PUBLISHED for alias in (data_set.name, *data_set.aliases)}
+    if name.lower() in known:
+        return known[name.lower()]
+    nearest = nearest_key(name.lower(), known)
+    hint = f"did you mean '{nearest}'? " if nearest else ""
+    names = ", ".join(data_set.name for data_set in PUBLISHED)
+    raise ConfigError(f"there is no data set '{name}': {hint}Known are {names}, or a path to a table of your own")
+
+
+def source_at(path: Path, schema: TableSchema | None) -> Source | Problem:
+    """What a path holds: a published data set, RecBole atomic files, or a table of one's own."""
+    for data_set in PUBLISHED:
+        folder = path if path.is_dir() else path.parent
+        if (path.is_dir() and (folder / data_set.files[0]).exists()) or path.name in data_set.files:
+            return data_set.source(folder)
+    inters = sorted(path.glob("*.inter")) if path.is_dir() else [path] if path.suffix == ".inter" else []
+    if len(inters) > 1:
+        return Problem(str(path), None, None, f"the folder holds {len(inters)} .inter files", "name the one to read")
+    for inter in inters:
+        files = tuple(recbole.files_of(inter))
+        return Source(inter.stem, files, partial(recbole.read, inter, schema), frozenset({"label_threshold"}))
+    if path.is_dir():
+        return Problem(str(path), None, None, "the folder holds no known data set", "name a file in it")
+    return Source(path.stem, (path,), partial(read_table, path, schema), frozenset({"label_threshold"}))
+
+
+def published_at(data_set: Published, path: Path | None, progress: Progress | None) -> Source:
+    """A published data set in its folder, beside one of its files, in the publisher's archive, or fetched."""
+    if path is None:
+        return data_set.source(_fetched(data_set, progress))
+    if path.suffix == ".zip":
+        state = path.stat() if path.is_file() else None
+        key = hashlib.sha256(f"{path.resolve()}{state and (state.st_size, state.st_mtime_ns)}".encode()).hexdigest()
+        folder = _cache() / f"{data_set.name}-{key[:12]}"
+        return data_set.source(folder if _is_whole(data_set, folder) else unpack(path, data_set.members, folder))
+    if not path.exists():
+        raise DataError(f"{path} does not exist: check the path")
+    folder = path if path.is_dir() else path.parent
+    inside = [folder.joinpath(*Path(data_set.members[0]).parts[start:-1]) for start in (0, 1)]
+    return data_set.source(next((place for place in inside if (place / data_set.files[0]).is_file()), folder))
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("RESUS_CACHE") or Path.home() / ".cache" / "resus")
+
+
+def _is_whole(data_set: Published, folder: Path) -> bool:
+    return all((folder / name).is_file() for name in data_set.files)
+
+
+def _fetched(data_set: Published, progress: Progress | None) -> Path:
+    folder = _cache() / data_set.name
+    if _is_whole(data_set, folder):
+        return folder
+    if data_set.url is None:
+        raise DownloadError(
+            f"{data_set.name} needs a login at {data_set.page}: fetch {', '.join(data_set.files)} there "
+            "and give their folder with --path"
+        )
+    archive = download(data_set.url, _cache() / f"{data_set.name}.zip", checksum=data_set.checksum, progress=progress)
+    unpack(archive, data_set.members, folder)
+    archive.unlink()
+    return folder

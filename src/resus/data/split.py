@@ -1,0 +1,42 @@
+"""Users are split, never rows: a test user is a stranger to everything that was trained."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from resus.errors import DataError
+
+Users = npt.NDArray[np.int64]
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class UserSplit:
+    """Three disjoint sets of users, each in ascending order."""
+
+    train: Users
+    validation: Users
+    test: Users
+
+    def __post_init__(self) -> None:
+        together = np.concatenate([self.train, self.validation, self.test])
+        assert len(np.unique(together)) == len(together), "a user belongs to one part only"
+        for part in PARTS:
+            if len(getattr(self, part)) == 0:
+                raise DataError(
+                    f"no user is left for the {part} part out of {len(together)}: give more users or other 'split.ratios'"
+                )
+
+
+def split_users(
+    n_users: int, *, ratios: tuple[float, float, float], order: Literal["random", "ascending"], seed: int
+) -> UserSplit:
+    """Users at random with a seed (the paper), or in ascending id (the authors' release), cut at the ratios."""
+    users = np.arange(n_users, dtype=np.int64)
+    if order == "random":
+        users = np.random.default_rng([seed, 1]).permutation(users)
+    shares = np.cumsum(ratios) / sum(ratios)
+    first, second = (round(n_users * share) for share in shares[:2])
+    return UserSplit(*(np.sort(part) for part in (users[:first], users[first:second], users[second:])))

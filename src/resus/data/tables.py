@@ -1,0 +1,140 @@
+"""A table that was read, with the roles of its columns; and the reader of tables of one's own, CSV or Parquet."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from resus.data.build import BuildOptions
+from resus.data.delimited import Delimited, read_delimited
+from resus.data.frames import as_frame
+from resus.data.options import PrepareOptions
+from resus.data.problems import Problem, find_problems
+from resus.data.schema import TableSchema
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TAB_SUFFIXES = (".tsv", ".tab")
+OWN_DEFAULTS = BuildOptions()
+PUBLISHED_DEFAULTS = BuildOptions(min_item_count=100, duplicates="keep", single_events="keep")
+
+_ROLES = {
+    "user": ("user", "uid", "member", "visitor", "customer"),
+    "item": ("item", "movie", "product", "article", "sku", "adgroup", "ad_id", "video", "song"),
+    "label": ("label", "click", "clk", "target", "rating"),
+    "time": ("time", "date"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows as read, what was wrong on the way, and the defaults for a log of them; no frame where nothing was readable.
+
+    `lines` are the rows' line numbers in the file `where`; without them row 1 is the first.
+    """
+
+    name: str
+    where: str
+    schema: TableSchema | None
+    frame: pl.DataFrame | None
+    problems: tuple[Problem, ...] = ()
+    lines: pl.Series | None = None
+    defaults: BuildOptions = OWN_DEFAULTS
+
+    def check(self, options: BuildOptions) -> list[Problem]:
+        """All that is wrong: what the reader met, then what the rows show."""
+        if self.frame is None or self.schema is None:
+            return list(self.problems)
+        found = find_problems(
+            self.frame,
+            self.schema,
+            where=self.where,
+            first_line=1,
+            duplicates=options.duplicates == "error",
+            single_events=options.single_events == "error",
+            lines=self.lines,
+        )
+        return [*self.problems, *found]
+
+
+def read_table(path: Path, schema: TableSchema | None, options: PrepareOptions) -> Table:
+    """A CSV, TSV or Parquet file and the schema that says what its columns mean."""
+    if schema is not None and options.label_threshold is not None:
+        schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        read = _read_parquet(path, schema)
+    else:
+        separator = (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
+        encoding = schema.encoding if schema else "utf-8"
+        wanted = schema.columns if schema else ()
+        read = read_delimited(path, separator=separator, encoding=encoding, wanted=wanted)
+    problems = read.problems
+    if schema is None and read.frame is not None:
+        problems = (*problems, _no_schema(read.frame, read.where))
+    return Table(path.stem, read.where, schema, read.frame, problems, read.lines)
+
+
+def attach(
+    events: pl.DataFrame, rows: Delimited, key: str, problems: list[Problem], *, unlisted: str | None = None
+) -> pl.DataFrame:
+    """The events with the columns of another file, found by `key`; a key listed twice is a problem.
+
+    `unlisted` says what an event is whose key is not listed, where that is a problem too.
+    """
+    assert rows.frame is not None
+    repeats = (~rows.frame[key].is_first_distinct()).arg_true()
+    if len(repeats):
+        assert rows.lines is not None
+        value, line = rows.frame[key][int(repeats[0])], int(rows.lines[int(repeats[0])])
+        problems.append(Problem(rows.where, line, key, f"{value!r} is listed twice", "delete one of the rows"))
+    listed = rows.frame.unique(subset=key, keep="first", maintain_order=True)
+    absent = events.filter(pl.col(key).is_not_null()).join(listed, on=key, how="anti")
+    if unlisted and absent.height:
+        what = f"{absent[key][0]!r} is not listed, but {absent.height:,} {unlisted}"
+        problems.append(Problem(rows.where, None, key, what, "fetch the file again: it is not whole"))
+    return events.join(listed, on=key, how="left", maintain_order="left")
+
+
+def _read_parquet(path: Path, schema: TableSchema | None) -> Delimited:
+    where = str(path)
+    if not path.is_file():
+        return Delimited(where, None, None, (Problem(where, None, None, "the file does not exist", "check the path"),))
+    try:
+        # Arrow, not polars, whose reader panics on some damaged files
+        present = pq.read_schema(path).names
+        columns = [name for name in schema.columns if name in present] if schema else present
+        table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
+        table.validate(full=True)
+        return Delimited(where, as_frame(table, where), None, ())
+    except (pa.ArrowException, pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        problem = Problem(where, None, None, f"it is not a whole Parquet file ({reason})", "fetch or write it again")
+        return Delimited(where, None, None, (problem,))
+
+
+def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
+    """A table without a schema; the fix is a guess at one, in YAML that can be pasted into a file."""
+    taken: dict[str, str] = {}
+    for role, hints in _ROLES.items():
+        free = [name for name in frame.columns if name not in taken.values()]
+        match = next((name for hint in hints for name in free if hint in name.lower()), None)
+        if match or role != "time":
+            taken[role] = match or "?"
+    fields = {name: _guess_kind(frame[name]) for name in frame.columns if name not in taken.values()}
+    guess = yaml.safe_dump(taken | {"fields": fields}, default_flow_style=True, sort_keys=False, width=10_000).strip()
+    what = f"no schema says what its columns {', '.join(frame.columns)} mean"
+    return Problem(where, None, None, what, f"write a schema file, for instance {guess}, and name it with --schema")
+
+
+def _guess_kind(series: pl.Series) -> str:
+    if series.dtype.is_nested():
+        return "multi"
+    if series.dtype != pl.String:
+        return "numeric" if series.dtype.is_float() else "categorical"
+    if bool(series.str.contains("|", literal=True).any()):
+        return "multi"
+    numbers = series.cast(pl.Float64, strict=False)
+    fractional = bool(series.str.contains(".", literal=True).any())
+    return "numeric" if fractional and numbers.null_count() == series.null_count() else "categorical"

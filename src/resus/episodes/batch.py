@@ -1,0 +1,68 @@
+"""EpisodeBatch: some users' rows, each user's support first, with the index arrays that a learner needs."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from resus.episodes.tensors import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class EpisodeBatch:
+    """`rows` holds the users one after another; the first `support_sizes[u]` of a user's `lengths[u]` are its support."""
+
+    rows: Rows  # [N]
+    lengths: npt.NDArray[np.int64]  # [U]
+    support_sizes: npt.NDArray[np.int64]  # [U]
+
+    def __post_init__(self) -> None:
+        assert len(self.rows) == self.lengths.sum()
+        assert bool((self.support_sizes <= self.lengths).all())
+
+    @property
+    def n_users(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def _starts(self) -> npt.NDArray[np.int64]:
+        return np.cumsum(self.lengths) - self.lengths
+
+    @cached_property
+    def _place(self) -> npt.NDArray[np.int64]:
+        """Of each row, its place among its user's rows."""
+        return np.arange(len(self.rows)) - np.repeat(self._starts, self.lengths)
+
+    @cached_property
+    def _is_query(self) -> npt.NDArray[np.bool_]:
+        return self._place >= np.repeat(self.support_sizes, self.lengths)
+
+    @cached_property
+    def mask(self) -> Tensor:
+        """`[U, S]`: which support slots hold an event."""
+        slots = int(self.support_sizes.max(initial=0))
+        return torch.from_numpy(np.arange(slots)[None, :] < self.support_sizes[:, None])
+
+    @cached_property
+    def support(self) -> Tensor:
+        """`[U, S]`: places in `rows`; an empty slot points at its user's first row."""
+        slots = np.arange(self.mask.shape[1])[None, :]
+        return torch.from_numpy(self._starts[:, None] + np.where(self.mask.numpy(), slots, 0))
+
+    @cached_property
+    def query(self) -> Tensor:
+        """`[Q]`: places in `rows`."""
+        return torch.from_numpy(np.flatnonzero(self._is_query))
+
+    @cached_property
+    def query_user(self) -> Tensor:
+        """`[Q]`: of each query, its user in this batch."""
+        return torch.from_numpy(np.repeat(np.arange(self.n_users), self.lengths)[self._is_query])
+
+    @cached_property
+    def sizes(self) -> Tensor:
+        """`[U]`: the support sizes."""
+        return torch.from_numpy(self.support_sizes)

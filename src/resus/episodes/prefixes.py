@@ -1,0 +1,74 @@
+"""Users in padded tiles of similar length, so that every support size is scored in one dense pass."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from resus.data.log import InteractionLog
+from resus.episodes.sampling import order_rows
+from resus.episodes.tensors import Rows
+
+TILE_ROWS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class OrderedUsers:
+    """Users with their rows in the order in which events become known."""
+
+    users: npt.NDArray[np.int64]  # [U]
+    lengths: npt.NDArray[np.int64]  # [U]
+    rows: Rows  # [N], user by user
+
+    @classmethod
+    def of(cls, log: InteractionLog, users: npt.NDArray[np.int64], seed: int) -> "OrderedUsers":
+        rows = order_rows(log, users, np.random.default_rng([seed, 3]))
+        return cls(users, log.lengths[users], rows)
+
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """Of each row, how many events its user had before it: the largest support it can be a query of."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
+
+    def tiles(self, slots: int) -> Iterator["Tile"]:
+        """Users from short to long; a tile holds about `TILE_ROWS` padded rows and no more than it has room for."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        by_length = np.argsort(self.lengths, kind="stable")
+        first = 0
+        while first < len(by_length):
+            last = first + 1
+            while last < len(by_length) and (last + 1 - first) * max(self.lengths[by_length[last]], slots) <= TILE_ROWS:
+                last += 1
+            members = by_length[first:last]
+            yield Tile(starts[members], self.lengths[members])
+            first = last
+
+
+@dataclass(frozen=True, eq=False)
+class Tile:
+    """Some users' rows, as places in `OrderedUsers.rows`."""
+
+    starts: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+
+    @property
+    def places(self) -> npt.NDArray[np.int64]:
+        """`[n]`: the rows of these users, user by user."""
+        within = np.cumsum(self.lengths) - self.lengths
+        return np.arange(self.lengths.sum()) + np.repeat(self.starts - within, self.lengths)
+
+    @property
+    def filled(self) -> Tensor:
+        """`[U, P]`: which padded places hold a row."""
+        return torch.from_numpy(np.arange(self.lengths.max())[None, :] < self.lengths[:, None])
+
+    def pad(self, values: Tensor) -> Tensor:
+        """`[n, ...]` → `[U, P, ...]`, zeros where there is no row."""
+        filled = self.filled
+        padded = values.new_zeros(*filled.shape, *values.shape[1:])
+        padded[filled] = values
+        return padded

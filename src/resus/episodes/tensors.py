@@ -1,0 +1,35 @@
+"""Rows of a log as tensors."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from resus.data.log import InteractionLog
+
+Rows = npt.NDArray[np.int64]
+
+
+class Features(NamedTuple):
+    """What a model sees of N rows: `[N, C]` ids into one embedding table, and their weights (None: all 1)."""
+
+    ids: Tensor
+    weights: Tensor | None
+
+    def __len__(self) -> int:  # type: ignore[override]  # rows, not tuple fields
+        return self.ids.shape[0]
+
+    def slice(self, start: int, stop: int) -> "Features":
+        return Features(self.ids[start:stop], None if self.weights is None else self.weights[start:stop])
+
+
+def features_of(log: InteractionLog, rows: Rows) -> Features:
+    """The features of some rows; the copy leaves the memory map alone."""
+    weights = None if log.weights is None else torch.from_numpy(log.weights[rows])
+    return Features(torch.from_numpy(log.ids[rows]), weights)
+
+
+def labels_of(log: InteractionLog, rows: Rows) -> Tensor:
+    return torch.from_numpy(log.labels[rows])

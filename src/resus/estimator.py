@@ -1,0 +1,229 @@
+"""`Resus`: the whole method behind fit, evaluate, predict, save and load."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import polars as pl
+import torch
+
+from resus.artifact import Artifact
+from resus.builders import AnyPredictor, build_model, build_predictor
+from resus.config import Config, resolve
+from resus.data.features import FeatureMap
+from resus.data.frames import as_frame, like
+from resus.data.log import InteractionLog
+from resus.errors import ArtifactError, ConfigError, DataError
+from resus.evaluation.evaluate import Part, evaluate
+from resus.evaluation.results import Results
+from resus.model import ResidualModel
+from resus.prediction import Columns, predict
+from resus.progress import Progress, silent
+from resus.trainer import Trained, forget_checkpoints, split_of, train
+
+
+class Resus:
+    """Makes a click model personal from a user's first few events.
+
+    >>> model = Resus(learner="ridge").fit(log)
+    >>> print(model.evaluate(log).models["RESUS-RR"].stages["I"].auc)
+    >>> model.predict(support, query)
+
+    `settings` takes any key that the config file takes, dotted: {"training.epochs": 5}.
+    """
+
+    def __init__(
+        self,
+        *,
+        predictor: str | None = None,
+        encoder: str | None = None,
+        learner: str | None = None,
+        protocol: str | None = None,
+        seed: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        named = {
+            "predictor.kind": predictor,
+            "encoder.kind": encoder,
+            "learner.kind": learner,
+            "protocol": protocol,
+            "seed": seed,
+        }
+        self._overrides = {**{key: value for key, value in named.items() if value is not None}, **(settings or {})}
+        self.config: Config = resolve(self._overrides)
+        self._trained: Trained | None = None
+        self._features: FeatureMap | None = None
+        self._log_facts: dict[str, Any] = {}
+
+    @classmethod
+    def from_config(cls, config: Config) -> Self:
+        """With all settings given."""
+        model = cls()
+        model.config, model._overrides = config, {}
+        return model
+
+    @property
+    def name(self) -> str:
+        """As tables call it, such as RESUS-RR."""
+        return self.config.model_name
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One record per epoch: stage, epoch, loss, validation AUC, seconds."""
+        return self._fitted().history
+
+    def fit(
+        self,
+        log: InteractionLog | str | Path,
+        *,
+        folder: Path | str | None = None,
+        resume: bool = False,
+        predictor_from: "Resus | None" = None,
+        progress: Progress = silent,
+    ) -> Self:
+        """Train on the log's training users. With a `folder`, everything is kept there and a killed run can resume."""
+        path = Path(log) if isinstance(log, str | Path) else None
+        opened = InteractionLog.open(path) if path else log
+        assert isinstance(opened, InteractionLog)
+        if self._overrides:
+            self.config = resolve(self._overrides, data_set=opened.name)
+        kept = Path(folder) if folder is not None else None
+        pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
+        self._trained = train(
+            self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress
+        )
+        self._features = opened.features
+        self._log_facts = {
+            "name": opened.name,
+            "hash": opened.content_hash,
+            "path": str(path.resolve()) if path else None,
+            "columns": opened.manifest.get("schema"),
+        }
+        if kept is not None:
+            self.save(kept)
+            forget_checkpoints(kept)
+        return self
+
+    def evaluate(
+        self,
+        log: InteractionLog | str | Path,
+        *,
+        part: Part = "test",
+        against: "Mapping[str, Resus] | None" = None,
+        base: str | None = None,
+        progress: Progress = silent,
+    ) -> Results:
+        """Results by support size and stage on users that were not trained on, beside other models on the same users."""
+        opened = InteractionLog.open(log) if isinstance(log, str | Path) else log
+        contenders = {self.name: self, **(against or {})}
+        rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
+        predictors: dict[str, AnyPredictor] = {}
+        for name, model in contenders.items():
+            self._check_comparable(model, opened)
+            trained, predictor = model._fitted(), None
+            if model.config.predictor.kind != "none":
+                predictor = model.config.predictor_name
+                if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
+                    predictor = f"{predictor} of {name}"
+            rows[name] = (predictor, trained.predictor, trained.model)
+        split = split_of(self.config, opened)
+        return evaluate(rows, self.config, opened, split, part=part, base=base, progress=progress)
+
+    def predict(self, support: Any, query: Any) -> Any:
+        """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
+
+        `support` holds the users' events with the label; `query` the rows to score; both have the user and all fields.
+        """
+        trained = self._fitted()
+        assert self._features is not None
+        roles = self._log_facts.get("columns") or {}
+        if not roles:
+            raise DataError("this model was fitted on a log without column names: build the log from a table")
+        columns = Columns(roles["user"], roles["label"], roles.get("time"), roles.get("label_threshold"))
+        frame = as_frame(query, "the query")
+        answer = predict(
+            trained.predictor, trained.model, self._features, as_frame(support, "the support"), frame, columns
+        )
+        table = pl.DataFrame(
+            {
+                columns.user: frame[columns.user],
+                "probability": answer.probability,
+                "basis": answer.basis,
+                "residual": answer.residual,
+                "support": answer.support,
+            }
+        )
+        return like(query, table)
+
+    def save(self, folder: Path | str) -> None:
+        """Write the model as a folder that `resus.load`, the command line and the service read."""
+        trained = self._fitted()
+        assert self._features is not None
+        tensors = {f"predictor.{name}": tensor for name, tensor in trained.predictor.state_dict().items()}
+        tensors |= {f"model.{name}": tensor for name, tensor in trained.model.state_dict().items()}
+        Artifact(self.config, self._features, tensors, self._log_facts, trained.history).save(Path(folder))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Read what `save` or `resus train` wrote."""
+        artifact = Artifact.load(Path(folder))
+        model = cls.from_config(artifact.config)
+        model._trained = _rebuild(artifact)
+        model._features = artifact.features
+        model._log_facts = artifact.log
+        return model
+
+    @property
+    def log_path(self) -> Path:
+        """Where the log lay on which this model was trained."""
+        path = self._log_facts.get("path")
+        if not path:
+            raise ArtifactError("the model was trained on a log that is not on disk: say which log with --data")
+        return Path(path)
+
+    def _fitted(self) -> Trained:
+        if self._trained is None:
+            raise ArtifactError("the model is not fitted yet: call fit(log), or resus.load(folder)")
+        return self._trained
+
+    def _take_predictor(self, source: "Resus", log: InteractionLog) -> AnyPredictor:
+        """The Ψ of another run, if it was learned on the same training users with the same settings."""
+        self._check_comparable(source, log)
+        if source.config.predictor != self.config.predictor:
+            raise ConfigError(
+                f"the predictor to start from is {source.config.predictor_name} with other settings than this run's "
+                "'predictor' section: make them equal, or train one here"
+            )
+        return source._fitted().predictor
+
+    def _check_comparable(self, other: "Resus", log: InteractionLog) -> None:
+        """Two models share their test users only if data, split and seed agree."""
+        for name in ("seed", "split", "evaluation", "protocol"):
+            mine, theirs = getattr(self.config, name), getattr(other.config, name)
+            if mine != theirs:
+                raise ConfigError(
+                    f"{other.name} has {name} {theirs}, {self.name} has {mine}: compare models of one split and one seed"
+                )
+        for model in (self, other):
+            if model._log_facts and model._log_facts["hash"] != log.content_hash:
+                raise ConfigError(
+                    f"{model.name} was trained on another log than '{log.name}' (the hashes differ): "
+                    "its test users are not the same; use the log it was trained on"
+                )
+
+
+def _rebuild(artifact: Artifact) -> Trained:
+    predictor = build_predictor(artifact.config, artifact.features)
+    model = build_model(artifact.config, artifact.features)
+    try:
+        predictor.load_state_dict(artifact.part("predictor"))
+        model.load_state_dict(artifact.part("model"))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
+    return Trained(predictor, model.eval(), artifact.history)
+
+
+def _same_weights(one: AnyPredictor, other: AnyPredictor) -> bool:
+    mine, theirs = one.state_dict(), other.state_dict()
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)

@@ -1,0 +1,75 @@
+"""Several models on the same test users: one forward pass each, then every metric at every support size."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import numpy as np
+
+from resus.config import Config
+from resus.data.log import InteractionLog
+from resus.data.split import UserSplit
+from resus.episodes.prefixes import OrderedUsers
+from resus.evaluation.results import LogFacts, Results
+from resus.evaluation.scoring import score_prefixes
+from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.model import ResidualModel
+from resus.predictors.neural import Predictor, logits_of_rows
+from resus.progress import Progress, silent
+
+Part = Literal["test", "validation"]
+
+
+def evaluate(
+    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    config: Config,
+    log: InteractionLog,
+    split: UserSplit,
+    *,
+    part: Part = "test",
+    base: str | None = None,
+    progress: Progress = silent,
+) -> Results:
+    """Results of each model and of its Ψ, by name: `models` maps a name to (name of its Ψ or None, Ψ, the rest).
+
+    RelaImpr is taken against `base`, by default the first Ψ, or the first model where there is no Ψ.
+    """
+    sizes = config.evaluation.sizes
+    ordered = OrderedUsers.of(log, getattr(split, part), config.seed)
+    scored = ScoredQueries(
+        labels=log.labels[ordered.rows],
+        users=np.repeat(ordered.users, ordered.lengths),
+        positions=ordered.positions,
+        sizes=sizes,
+        logits={},
+    )
+    for done, (name, (predictor_name, predictor, model)) in enumerate(models.items()):
+        progress("scoring every support size", done, len(models))
+        basis = logits_of_rows(predictor, log, ordered.rows)
+        if predictor_name is not None and predictor_name not in scored.logits:
+            scored.logits[predictor_name] = basis[:, None]
+        scored.logits[name] = score_prefixes(model, log, ordered, basis, sizes)
+    truths = {"oracle": log.truth, "crowd": log.crowd}
+    for name, truth in truths.items():
+        if truth is not None:
+            scored.logits[name] = _logit(truth[ordered.rows])[:, None]
+    base = base or next(iter(scored.logits))
+    oracle, crowd = (name if truth is not None else None for name, truth in truths.items())
+    measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
+    progress("scoring every support size", len(models), len(models))
+    return Results(
+        log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
+        protocol=config.protocol,
+        seed=config.seed,
+        part=part,
+        base=base,
+        oracle=oracle,
+        crowd=crowd,
+        sizes=list(sizes),
+        stages=config.evaluation.stages,
+        models=measured,
+    )
+
+
+def _logit(probability: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    wide = probability.astype(np.float64)
+    return (np.log(wide) - np.log1p(-wide)).astype(np.float32)

@@ -1,0 +1,122 @@
+"""`results.json`: every metric of every model at every support size, typed; a metric that does not exist is null."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from resus.errors import ArtifactError
+from resus.files import read_json, write_json
+from resus.validation import sentence_of
+
+FORMAT: Literal[1] = 1
+
+
+def _null_for_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
+
+
+Metric = Annotated[float | None, BeforeValidator(_null_for_nan)]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class LogFacts(_Record):
+    """Which log was evaluated."""
+
+    name: str
+    hash: str
+    rows: int
+    users: int
+
+
+class SizeMetrics(_Record):
+    """One model on all queries at one support size; with no query (`queries` is 0) every metric is null."""
+
+    auc: Metric
+    gauc: Metric
+    logloss: Metric
+    calibration_error: Metric
+    rela_impr: Metric
+    gap_closed: Metric
+    users: int
+    queries: int
+    gauc_users: int
+
+
+class StageMetrics(_Record):
+    """Unweighted means over the stage's sizes that have queries (`sizes`).
+
+    `rela_impr` and `gap_closed` are those of the mean AUCs, as in the paper's tables.
+    """
+
+    auc: Metric
+    gauc: Metric
+    logloss: Metric
+    calibration_error: Metric
+    rela_impr: Metric
+    gap_closed: Metric
+    sizes: list[int]
+
+
+class FixedPopulation(_Record):
+    """The same model on the same queries at every size: rows from k_max on, of users that have more than k_max rows."""
+
+    users: int
+    queries: int
+    stages: dict[str, StageMetrics]
+    sizes: dict[int, SizeMetrics]
+
+
+class ModelResults(_Record):
+    """One model; `fixed_population` is null where no user has more than k_max rows."""
+
+    stages: dict[str, StageMetrics]
+    sizes: dict[int, SizeMetrics]
+    fixed_population: FixedPopulation | None = None
+
+
+class Results(_Record):
+    """One evaluation. It holds no clock time, so equal runs write equal files.
+
+    `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
+    """
+
+    format: Literal[1] = FORMAT
+    log: LogFacts
+    protocol: str
+    seed: int
+    part: Literal["test", "validation"]
+    base: str
+    oracle: str | None = None
+    crowd: str | None = None
+    sizes: list[int]
+    stages: dict[str, list[int]]
+    models: dict[str, ModelResults]
+
+    @property
+    def contenders(self) -> list[str]:
+        """The models that were trained to win: neither the base nor the truth's two bounds."""
+        return [name for name in self.models if name not in (self.base, self.oracle, self.crowd)]
+
+    @property
+    def has_truth(self) -> bool:
+        return self.oracle is not None and self.crowd is not None
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        value = read_json(path)
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise ArtifactError(f"{path} is not a results file of format {FORMAT}: evaluate again with this version")
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            raise ArtifactError(
+                f"{path} is not a results file of this version ({sentence_of(error, cls)}): evaluate again"
+            ) from None
+
+    def write(self, path: Path) -> None:
+        write_json(path, self.model_dump(mode="json"))

@@ -1,0 +1,42 @@
+"""Nearest neighbour: a softmax over similarities weighs the residuals of the support (equations 8 and 9)."""
+
+import torch
+from torch import Tensor, nn
+
+
+class NearestLearner(nn.Module):
+    """Δŷ = Σ_i α_i Δy_i with α = softmax of the similarities to the support rows."""
+
+    def __init__(self, similarity: nn.Module) -> None:
+        super().__init__()
+        self.similarity = similarity
+
+    def forward(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+        if support.shape[1] == 0:
+            return query.new_zeros(query.shape[0])
+        slots = mask.index_select(0, query_user)
+        scores = self.similarity(query, support, query_user).masked_fill(~slots, -torch.inf)
+        empty = ~slots.any(dim=1, keepdim=True)
+        weights = torch.softmax(scores.masked_fill(empty, 0.0), dim=1)
+        return (weights * (residuals * mask).index_select(0, query_user)).sum(dim=1)
+
+    def prefixes(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor) -> Tensor:
+        """A running mean: adding event k moves the answer by its share of the softmax over the first k events."""
+        users, places, width = query.shape
+        slots = support.shape[1]
+        owner = torch.arange(users).repeat_interleave(places)
+        scores = self.similarity(query.reshape(-1, width), support, owner).view(users, places, slots)
+        answers = query.new_empty(users, places, slots)
+        if slots == 0:
+            return answers
+        answer = residuals[:, None, 0] * mask[:, None, 0] + torch.zeros_like(scores[..., 0])
+        log_total = scores[..., 0]
+        answers[..., 0] = answer
+        for slot in range(1, slots):
+            here = mask[:, None, slot]
+            new_total = torch.logaddexp(log_total, scores[..., slot])
+            share = (scores[..., slot] - new_total).exp()
+            answer = torch.where(here, answer + share * (residuals[:, None, slot] - answer), answer)
+            log_total = torch.where(here, new_total, log_total)
+            answers[..., slot] = answer
+        return answers

@@ -1,0 +1,51 @@
+"""Ridge regression on a user's residuals (equations 11 to 14), in the Woodbury form: an S × S system per user."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class RidgeLearner(nn.Module):
+    """w_u = Φᵀ(ΦΦᵀ + λI)⁻¹Δy and Δŷ = Φ(x)·w_u; λ is learned and stays positive through a softplus.
+
+    `bias` adds a constant-1 feature, which is the constant 1 added to every inner product.
+    """
+
+    def __init__(self, *, ridge: float, learn_ridge: bool, bias: bool) -> None:
+        super().__init__()
+        raw = torch.tensor(ridge + math.log(-math.expm1(-ridge)))
+        self.raw_ridge = nn.Parameter(raw, requires_grad=learn_ridge)
+        self.constant = 1.0 if bias else 0.0
+
+    @property
+    def ridge(self) -> Tensor:
+        return functional.softplus(self.raw_ridge)
+
+    def forward(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+        support = support * mask.unsqueeze(-1)
+        targets = (residuals * mask).unsqueeze(-1).double()
+        dual = torch.cholesky_solve(targets, self._factor(support, mask)).to(support.dtype)  # [U, S, 1]
+        primal = (support * dual).sum(dim=1)  # w_u, [U, K]
+        answer = (query * primal.index_select(0, query_user)).sum(dim=-1)
+        if self.constant:
+            answer = answer + self.constant * dual.sum(dim=(1, 2)).index_select(0, query_user)
+        return answer
+
+    def prefixes(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor) -> Tensor:
+        """With LLᵀ = ΦΦᵀ + λI, c = L⁻¹Δy and Z = L⁻¹Φ(x_S)Φ(x_q): the answer for size k is Σ_{i≤k} Z_i c_i."""
+        support = support * mask.unsqueeze(-1)
+        factor = self._factor(support, mask)
+        inner = support @ query.transpose(1, 2) + self.constant * mask.unsqueeze(-1)  # [U, S, P]
+        whitened = torch.linalg.solve_triangular(factor, inner.double(), upper=False)
+        targets = (residuals * mask).unsqueeze(-1).double()
+        coefficients = torch.linalg.solve_triangular(factor, targets, upper=False)
+        return (whitened * coefficients).cumsum(dim=1).transpose(1, 2).to(query.dtype)
+
+    def _factor(self, support: Tensor, mask: Tensor) -> Tensor:
+        """The Cholesky factor, in float64; an empty slot is a row of its own with diagonal 1."""
+        both = mask.unsqueeze(1) & mask.unsqueeze(2)
+        gram = (support @ support.transpose(1, 2)).double() + self.constant * both
+        diagonal = torch.where(mask, self.ridge.double(), torch.ones((), dtype=torch.float64))
+        return torch.linalg.cholesky(gram + torch.diag_embed(diagonal))

@@ -1,0 +1,54 @@
+"""RESUS: a shared predictor Ψ, an encoder Φ, a base-learner Λ and their fusion, composed."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.tensors import Features
+from resus.fusion import Fusion
+
+
+class ResidualModel(nn.Module):
+    """What meta-training learns on top of Ψ's logits. Without Ψ (logits 0) this is the paper's MUS."""
+
+    def __init__(self, encoder: nn.Module, learner: nn.Module, fusion: Fusion) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.learner = learner
+        self.fusion = fusion
+
+    def forward(self, batch: EpisodeBatch, features: Features, basis: Tensor, labels: Tensor) -> Tensor:
+        """All rows of a batch, Ψ's logits and labels `[N]` → logits of its queries `[Q]`; each row is encoded once."""
+        encoded = self.encoder(features)
+        residuals = labels - basis.sigmoid()
+        users, slots = batch.support.shape
+        places = batch.support.flatten()
+        answers = self.learner(
+            encoded.index_select(0, places).view(users, slots, -1),
+            batch.mask,
+            residuals.index_select(0, places).view(users, slots),
+            encoded.index_select(0, batch.query),
+            batch.query_user,
+        )
+        added = self.fusion(answers, batch.sizes.index_select(0, batch.query_user))
+        return basis.index_select(0, batch.query) + added
+
+    @torch.no_grad()
+    def added_by_prefixes(
+        self, encoded: Tensor, residuals: Tensor, lengths: Tensor, sizes: Sequence[int]
+    ) -> Tensor:
+        """Encoded rows `[U, P, K]` in order → what every support size adds to their logits, `[U, P, len(sizes)]`.
+
+        Entry (u, p, k) rests on the user's first k rows and is an honest answer only where p ≥ k.
+        """
+        largest = max(sizes)
+        support = encoded[:, :largest]
+        slots = support.shape[1]
+        mask = torch.arange(slots) < lengths.unsqueeze(1)
+        answers = self.learner.prefixes(support, mask, residuals[:, :slots], encoded)  # type: ignore[operator]
+        answers = torch.cat([torch.zeros_like(encoded[..., :1]), answers], dim=-1)
+        wanted = torch.tensor(list(sizes))
+        answers = answers.index_select(-1, wanted.clamp(max=slots))
+        return self.fusion(answers, wanted)  # type: ignore[no-any-return]

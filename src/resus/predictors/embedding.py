@@ -1,0 +1,28 @@
+"""One vector per field."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from resus.episodes.tensors import Features
+
+
+class FieldEmbedding(nn.Module):
+    """`[N, C]` ids and weights → `[N, F, E]`: a field's vector is the weighted sum over its columns."""
+
+    def __init__(self, n_ids: int, column_counts: Sequence[int], dim: int) -> None:
+        super().__init__()
+        self.column_counts = list(column_counts)
+        self.n_fields = len(column_counts)
+        self.table = nn.Parameter(torch.empty(n_ids, dim))
+        nn.init.normal_(self.table, std=0.1)
+
+    def forward(self, features: Features) -> Tensor:
+        vectors = functional.embedding(features.ids, self.table)
+        if features.weights is not None:
+            vectors = vectors * features.weights.unsqueeze(-1)
+        if len(self.column_counts) == vectors.shape[1]:
+            return vectors
+        return torch.cat([block.sum(dim=1, keepdim=True) for block in vectors.split(self.column_counts, dim=1)], dim=1)

@@ -1,0 +1,25 @@
+"""Factorization machine (Rendle 2010)."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from resus.episodes.tensors import Features
+from resus.predictors.embedding import FieldEmbedding
+from resus.predictors.layers import pairwise_interactions
+
+
+class FM(nn.Module):
+    """First-order weights of each field beside the vector of pairwise interactions."""
+
+    def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int) -> None:
+        super().__init__()
+        self.first_order = FieldEmbedding(n_ids, column_counts, 1)
+        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim)
+        self.width = len(column_counts) + embedding_dim
+
+    def forward(self, features: Features) -> Tensor:
+        """Rows → `[N, K]`."""
+        first = self.first_order(features).flatten(1)
+        return torch.cat([first, pairwise_interactions(self.embedding(features))], dim=1)

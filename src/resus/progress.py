@@ -1,0 +1,13 @@
+"""How long work tells its watcher where it stands."""
+
+from typing import Protocol
+
+
+class Progress(Protocol):
+    """Called as the work goes on; `total` is None while it is unknown."""
+
+    def __call__(self, task: str, done: int, total: int | None) -> None: ...
+
+
+def silent(task: str, done: int, total: int | None) -> None:
+    """Nobody watches."""

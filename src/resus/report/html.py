@@ -1,0 +1,104 @@
+"""The report: one HTML file with everything inside, no script, nothing fetched."""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
+
+from resus.evaluation.results import Results
+from resus.files import write_text
+from resus.report import figures
+from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column
+from resus.report.summary import size_range, summary
+
+# the drawing's colours become variables of the page, so that charts follow the reader's light or dark scheme
+_VARIABLES = {
+    **{colour: f"var(--line-{place})" for place, colour in enumerate(figures.COLOURS)},
+    figures.INK: "var(--ink)",
+    figures.MUTED: "var(--muted)",
+    figures.FAINT: "var(--faint)",
+    figures.BAND: "var(--band)",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number as shown, and whether it is the best of its column."""
+
+    text: str
+    best: bool
+
+
+def write_report(
+    results: Results,
+    path: Path,
+    *,
+    config: Mapping[str, Any] | None = None,
+    history: Sequence[Mapping[str, Any]] | None = None,
+) -> Path:
+    """Write the report whole or not at all."""
+    page = Environment(loader=PackageLoader("resus", "report"), autoescape=True, undefined=StrictUndefined)
+    page.filters["size_range"] = size_range
+    columns = [AUC, GAUC, RELA_IMPR, LOGLOSS, CALIBRATION, *([GAP_CLOSED] if results.has_truth else [])]
+    training = figures.history_figure(history) if history else None
+    fixed = {name: model.fixed_population for name, model in results.models.items()}
+    html = page.get_template("report.html.j2").render(
+        results=results,
+        findings=summary(results),
+        columns=columns,
+        stages=_cells(results, {name: model.stages for name, model in results.models.items()}, columns),
+        sizes=_cells(results, {name: model.sizes for name, model in results.models.items()}, columns),
+        fixed=fixed[results.base],
+        fixed_stages=_cells(results, {name: p.stages for name, p in fixed.items() if p is not None}, columns),
+        population=results.models[results.base].sizes,
+        ranking=_svg(figures.metric_figure(results, ["auc", "gauc"]), "ranking"),
+        curves={
+            figures.TITLES[metric][0]: _svg(figures.metric_figure(results, [metric]), metric)
+            for metric in figures.shown_metrics(results)
+            if metric not in ("auc", "gauc")
+        },
+        population_curve=_svg(figures.population_figure(results), "population"),
+        training=_svg(training, "training") if training else None,
+        config=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True) if config else None,
+    )
+    write_text(path, html)
+    return path
+
+
+def _cells(
+    results: Results, of_models: Mapping[str, Mapping[Any, Any]], columns: Sequence[Column]
+) -> dict[Any, dict[str, list[Cell]]]:
+    """Per stage or size, per model: one cell per column."""
+    rivals = [model for model in (results.base, *results.contenders) if model in of_models]
+    table: dict[Any, dict[str, list[Cell]]] = {}
+    for key in next(iter(of_models.values()), {}):
+        table[key] = {model: [] for model in of_models}
+        for column in columns:
+            values = {model: getattr(metrics[key], column.metric) for model, metrics in of_models.items()}
+            best = column.best(values, rivals)
+            for model, value in values.items():
+                table[key][model].append(Cell(column.show(value), model in best))
+    return table
+
+
+def _svg(figure: Figure, name: str) -> Markup:
+    """The figure as an SVG element with ids of its own and the page's colours."""
+    stream = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawing = stream.getvalue()
+    drawing = drawing[drawing.index("<svg") :]
+    drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(r' width="[\d.]+pt"', "", re.sub(r' height="[\d.]+pt"', "", drawing, count=1), count=1)
+    drawing = re.sub(r'\bid="([\w.]+_\d+)"', rf'id="{name}-\1"', drawing)
+    for colour, variable in _VARIABLES.items():
+        drawing = drawing.replace(colour, variable)
+    return Markup(drawing)  # noqa: S704 matplotlib escapes the names it draws

@@ -1,0 +1,218 @@
+"""A whole run: split the users, learn Ψ, then Φ, Λ and β, each stage resumable."""
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from resus.builders import AnyPredictor, build_model, build_predictor
+from resus.config import Config
+from resus.data.log import InteractionLog
+from resus.data.split import UserSplit, split_users
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.sampling import EpisodeSampler
+from resus.errors import ArtifactError, ConfigError, DataError
+from resus.evaluation.metrics import auc
+from resus.evaluation.scoring import score_prefixes
+from resus.files import write_text
+from resus.model import ResidualModel
+from resus.predictors.gradient_boosting import GradientBoosting
+from resus.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.progress import Progress, silent
+from resus.training.checkpoint import load_tensors, save_tensors
+from resus.training.loop import Keeper
+from resus.training.metatrain import metatrain
+from resus.training.pretrain import pretrain
+
+METRICS = "metrics.jsonl"
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """The parts of a trained model and how they came about."""
+
+    predictor: AnyPredictor
+    model: ResidualModel
+    history: list[dict[str, Any]]
+
+
+def split_of(config: Config, log: InteractionLog) -> UserSplit:
+    """The users of a run's three parts; the seed draws them."""
+    return split_users(log.n_users, ratios=config.split.ratios, order=config.split.order, seed=config.seed)
+
+
+def train(
+    config: Config,
+    log: InteractionLog,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    pretrained: AnyPredictor | None = None,
+    progress: Progress = silent,
+) -> Trained:
+    """Train on the training users, choose epochs on the validation users, never look at the test users.
+
+    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is.
+    """
+    _check(config, log)
+    run = _Run(config, log, folder, progress)
+    run.open(resume)
+    torch.manual_seed(config.seed)
+    predictor = pretrained or build_predictor(config, log.features)
+    model = build_model(config, log.features)
+    if config.predictor.pretrain:
+        if pretrained is None:
+            run.learn_predictor(predictor)
+        run.learn_residuals(model, predictor)
+    else:
+        run.learn_jointly(model, predictor)
+    return Trained(predictor, model, run.history)
+
+
+def forget_checkpoints(folder: Path) -> None:
+    """Once the artifact is written, the checkpoints have done their work."""
+    shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+
+
+@dataclass
+class _Run:
+    """The stages of one run over one log."""
+
+    config: Config
+    log: InteractionLog
+    folder: Path | None
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.split = split_of(self.config, self.log)
+        self.histories: dict[str, list[dict[str, Any]]] = {}
+        self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
+        self.fingerprint = self.config.fingerprint(self.log.content_hash)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return [line for lines in self.histories.values() for line in lines]
+
+    def open(self, resume: bool) -> None:
+        """Start a run folder, or go on in one; never mix two runs."""
+        if self.folder is None:
+            return
+        if (self.folder / CHECKPOINTS).exists() and not resume:
+            raise ArtifactError(
+                f"{self.folder} holds an unfinished run: go on with --resume, or choose another folder with --out"
+            )
+        write_text(self.folder / CHECKPOINTS / "run.json", json.dumps({"fingerprint": self.fingerprint}))
+
+    def learn_predictor(self, predictor: AnyPredictor) -> None:
+        rows = self.log.rows_of(self.split.train)
+        held_out = self.log.rows_of(self.split.validation)
+        if isinstance(predictor, NeuralPredictor):
+            chosen = self.config.predictor
+            state = pretrain(
+                predictor,
+                self.log,
+                rows,
+                validate=lambda: auc(self.log.labels[held_out], logits_of_rows(predictor, self.log, held_out)),
+                learning_rate=chosen.learning_rate,
+                batch_size=chosen.batch_size,
+                epochs=chosen.epochs,
+                patience=chosen.patience,
+                seed=self.config.seed,
+                keeper=self._keeper("predictor"),
+                progress=self.progress,
+                report=lambda history: self._record("predictor", history),
+            )
+            self._record("predictor", state.history)
+        elif isinstance(predictor, GradientBoosting):
+            self._boost(predictor, rows, held_out)
+
+    def learn_residuals(self, model: ResidualModel, predictor: AnyPredictor) -> None:
+        """Ψ is frozen, so its logits are computed once; those of test users stay unknown."""
+        basis = np.full(self.log.n_rows, np.nan, dtype=np.float32)
+        for users in (self.split.train, self.split.validation):
+            rows = self.log.rows_of(users)
+            basis[rows] = logits_of_rows(predictor, self.log, rows)
+        held_out = basis[self.validation.rows]
+        self._metatrain(model, basis, lambda: held_out)
+
+    def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
+        assert isinstance(predictor, NeuralPredictor)
+        self._metatrain(model, predictor, lambda: logits_of_rows(predictor, self.log, self.validation.rows))
+
+    def _metatrain(self, model: ResidualModel, basis: Any, validation_basis: Any) -> None:
+        chosen = self.config.training
+        sampler = EpisodeSampler(
+            self.log,
+            self.split.train,
+            max_size=self.config.max_support,
+            batch_size=chosen.batch_size,
+            sizes=chosen.support_sizes,
+            seed=self.config.seed,
+        )
+        state = metatrain(
+            model,
+            basis,
+            self.log,
+            sampler,
+            validate=lambda: self._validation_auc(model, validation_basis()),
+            learning_rate=chosen.learning_rate,
+            scalar_learning_rate=chosen.scalar_learning_rate,
+            epochs=chosen.epochs,
+            patience=chosen.patience,
+            keeper=self._keeper("residuals"),
+            progress=self.progress,
+            report=lambda history: self._record("residuals", history),
+        )
+        self._record("residuals", state.history)
+
+    def _validation_auc(self, model: ResidualModel, basis: npt.NDArray[np.float32]) -> float:
+        """The mean AUC over all support sizes but 0, as the stages weigh them."""
+        sizes = self.config.evaluation.sizes[1:]
+        logits = score_prefixes(model, self.log, self.validation, basis, sizes)
+        labels, positions = self.log.labels[self.validation.rows], self.validation.positions
+        aucs = [auc(labels[positions >= k], logits[positions >= k, j]) for j, k in enumerate(sizes)]
+        if np.isnan(aucs).all():
+            raise DataError("no validation user has both labels beyond its support: give more or longer users")
+        return float(np.nanmean(aucs))
+
+    def _boost(self, predictor: GradientBoosting, rows: Any, held_out: Any) -> None:
+        keeper = self._keeper("predictor")
+        if keeper and keeper.path.exists():
+            tensors, facts = load_tensors(keeper.path)
+            predictor.load_state_dict(tensors)
+            self._record("predictor", facts["history"])
+            return
+        self.progress("predictor, boosting", 0, None)
+        best = predictor.fit(self.log, rows, held_out, seed=self.config.seed, threads=torch.get_num_threads())
+        history = [{"stage": "predictor", "epoch": 1, "validation_auc": best}]
+        if keeper:
+            save_tensors(keeper.path, predictor.state_dict(), {"history": history})
+        self._record("predictor", history)
+
+    def _keeper(self, stage: str) -> Keeper | None:
+        if self.folder is None:
+            return None
+        return Keeper(self.folder / CHECKPOINTS / f"{stage}.safetensors", self.fingerprint)
+
+    def _record(self, stage: str, history: list[dict[str, Any]]) -> None:
+        """`metrics.jsonl` is rewritten whole, so a resumed run repeats no line."""
+        self.histories[stage] = history
+        if self.folder is not None:
+            write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in self.history))
+
+
+def _check(config: Config, log: InteractionLog) -> None:
+    prepared = log.manifest.get("protocol")
+    if prepared is not None and prepared != config.protocol:
+        raise ConfigError(
+            f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "
+            f"set protocol={prepared}, or prepare the data again with --protocol {config.protocol}"
+        )
+    if log.labels.min() == log.labels.max():
+        raise DataError(f"all labels of '{log.name}' are {log.labels[0]:.0f}: there is nothing to learn to tell apart")

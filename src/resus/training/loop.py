@@ -1,0 +1,99 @@
+"""One training stage: epochs of batches, early stopping on a validation score, a checkpoint after each epoch."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from resus.errors import TrainingError
+from resus.progress import Progress, silent
+from resus.training.checkpoint import StageState, load_checkpoint, save_checkpoint
+
+Batch = TypeVar("Batch")
+Report = Callable[[list[dict[str, Any]]], None]
+
+
+@dataclass(frozen=True)
+class Keeper:
+    """Where a stage keeps its checkpoint, and of which run it is."""
+
+    path: Path
+    fingerprint: str
+
+
+def run_stage(
+    name: str,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    batches: Callable[[int], Sequence[Batch]],
+    loss: Callable[[Batch], Tensor],
+    validate: Callable[[], float],
+    epochs: int,
+    patience: int,
+    keeper: Keeper | None = None,
+    progress: Progress = silent,
+    report: Report | None = None,
+) -> StageState:
+    """Train until the validation score has not grown for `patience` epochs; leave the best weights in `module`."""
+    state, best = StageState(), _copy(module)
+    if keeper and keeper.path.exists():
+        state, best = load_checkpoint(keeper.path, module, optimizer, keeper.fingerprint)
+    while not state.finished:
+        began = time.perf_counter()
+        mean_loss = _run_epoch(name, state.epoch + 1, epochs, module, optimizer, batches(state.epoch), loss, progress)
+        score = validate()
+        state.epoch += 1
+        if score > state.best_auc:
+            state.best_auc, state.best_epoch, best = score, state.epoch, _copy(module)
+        state.finished = state.epoch >= epochs or state.epoch - state.best_epoch >= patience
+        state.history.append(
+            {
+                "stage": name,
+                "epoch": state.epoch,
+                "loss": mean_loss,
+                "validation_auc": score,
+                "seconds": round(time.perf_counter() - began, 3),
+            }
+        )
+        if keeper:
+            save_checkpoint(keeper.path, state, module, best, optimizer, keeper.fingerprint)
+        if report:
+            report(state.history)
+    module.load_state_dict(best)
+    return state
+
+
+def _run_epoch(
+    name: str,
+    number: int,
+    epochs: int,
+    module: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Sequence[Batch],
+    loss: Callable[[Batch], Tensor],
+    progress: Progress,
+) -> float:
+    task = f"{name}, epoch {number} of at most {epochs}"
+    module.train()
+    total = torch.zeros(())
+    for done, batch in enumerate(batches, start=1):
+        optimizer.zero_grad(set_to_none=True)
+        value = loss(batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        total += value.detach()
+        progress(task, done, len(batches))
+    module.eval()
+    mean = float(total) / len(batches)
+    if not torch.isfinite(total):
+        raise TrainingError(f"{task}: the loss is not finite; lower the learning rate or check the numeric fields")
+    return mean
+
+
+def _copy(module: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}

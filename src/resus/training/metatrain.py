@@ -1,0 +1,69 @@
+"""Φ, Λ and β from episodes (equation 16); Ψ is frozen, or trained along with them ("w/o pretrain")."""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from resus.data.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.sampling import EpisodeSampler
+from resus.episodes.tensors import features_of, labels_of
+from resus.model import ResidualModel
+from resus.predictors.neural import NeuralPredictor
+from resus.progress import Progress, silent
+from resus.training.checkpoint import StageState
+from resus.training.loop import Keeper, Report, run_stage
+
+
+def metatrain(
+    model: ResidualModel,
+    basis: npt.NDArray[np.float32] | NeuralPredictor,
+    log: InteractionLog,
+    sampler: EpisodeSampler,
+    *,
+    validate: Callable[[], float],
+    learning_rate: float,
+    scalar_learning_rate: float,
+    epochs: int,
+    patience: int,
+    keeper: Keeper | None = None,
+    progress: Progress = silent,
+    report: Report | None = None,
+) -> StageState:
+    """Minimise the cross-entropy over all queries, which weighs a user by |Q_u|.
+
+    `basis` is either Ψ's logits of every row of the log, computed once, or a Ψ to be trained jointly.
+    """
+    jointly = isinstance(basis, NeuralPredictor)
+    trained: nn.Module = nn.ModuleDict({"model": model, "predictor": basis}) if jointly else model
+
+    def loss(batch: EpisodeBatch) -> Tensor:
+        features, labels = features_of(log, batch.rows), labels_of(log, batch.rows)
+        own = basis(features) if isinstance(basis, NeuralPredictor) else torch.from_numpy(basis[batch.rows])
+        logits = model(batch, features, own, labels)
+        return functional.binary_cross_entropy_with_logits(logits, labels.index_select(0, batch.query))
+
+    scalars = [parameter for parameter in trained.parameters() if parameter.requires_grad and parameter.dim() == 0]
+    scalars += list(model.fusion.parameters())
+    apart = {id(parameter) for parameter in scalars}
+    rest = [parameter for parameter in trained.parameters() if parameter.requires_grad and id(parameter) not in apart]
+    optimizer = torch.optim.Adam(
+        [{"params": rest, "lr": learning_rate}, {"params": scalars, "lr": scalar_learning_rate}], fused=True
+    )
+    return run_stage(
+        "residuals",
+        trained,
+        optimizer,
+        batches=sampler.epoch,
+        loss=loss,
+        validate=validate,
+        epochs=epochs,
+        patience=patience,
+        keeper=keeper,
+        progress=progress,
+        report=report,
+    )

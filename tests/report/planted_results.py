@@ -1,0 +1,63 @@
+"""Small results of a planted world, computed like real ones."""
+
+from functools import cache
+
+import numpy as np
+
+from resus.evaluation.results import LogFacts, Results
+from resus.evaluation.staged import ScoredQueries, staged_results
+
+SIZES = tuple(range(7))
+STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
+
+
+@cache
+def planted_results(
+    lengths: tuple[int, ...], *, learns: str = "taste", truth: bool = True, name: str = "RESUS-RR", seed: int = 0
+) -> Results:
+    """`learns` says what the contender finds out about a user as k grows: their bias, their taste, or nothing."""
+    rng = np.random.default_rng(seed)
+    users = np.repeat(np.arange(len(lengths)), lengths)
+    item, taste = rng.normal(0, 0.7, (2, len(users)))
+    bias = np.repeat(rng.normal(0, 1, len(lengths)), lengths)
+    known = np.array(SIZES) / (np.array(SIZES) + 2)
+    found = {"bias": bias, "taste": taste, "nothing": rng.normal(0, 1, len(users))}[learns]
+    logits = {
+        "DeepFM": item[:, None],
+        name: item[:, None] + found[:, None] * known,
+        "MUS": taste[:, None] * known,
+    }
+    if truth:
+        logits |= {"oracle": (item + taste + bias)[:, None], "crowd": (item + 0.01 * taste)[:, None]}
+    scored = ScoredQueries(
+        labels=(rng.random(len(users)) < 1 / (1 + np.exp(-item - taste - bias))).astype(np.float32),
+        users=users,
+        positions=np.concatenate([np.arange(length) for length in lengths]),
+        sizes=SIZES,
+        logits={model: values.astype(np.float32) for model, values in logits.items()},
+    )
+    bounds = {"oracle": "oracle", "crowd": "crowd"} if truth else {"oracle": None, "crowd": None}
+    return Results(
+        log=LogFacts(name="planted", hash="0f" * 32, rows=len(users), users=len(lengths)),
+        protocol="paper",
+        seed=1,
+        part="test",
+        base="DeepFM",
+        sizes=list(SIZES),
+        stages=STAGES,
+        models=staged_results(scored, stages=STAGES, base="DeepFM", **bounds),
+        **bounds,
+    )
+
+
+def example() -> Results:
+    return planted_results((4, 9, 14, 20) * 40)
+
+
+def example_without_truth() -> Results:
+    return planted_results((4, 9, 14, 20) * 40, truth=False)
+
+
+def example_of_short_users() -> Results:
+    """Nobody has a query at sizes 5 and 6, so stage III is empty and there is no fixed population."""
+    return planted_results((3, 4, 5) * 20)
