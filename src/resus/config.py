@@ -154,6 +154,12 @@ class Config(Settings):
             return "MUS" if learner == "NN" else f"MUS-{learner}"
         return f"RESUS-{learner}" + ("" if self.predictor.pretrain else " (w/o pretrain)")
 
+    @property
+    def slug(self) -> str:
+        """The model and seed as a folder name."""
+        words = self.model_name.lower().replace("(w/o pretrain)", "joint").replace("(", "").replace(")", "")
+        return "-".join([*words.split(), self.predictor.kind, str(self.seed)])
+
     def fingerprint(self, log_hash: str) -> str:
         """One hash of the settings and the data: equal runs have equal ones."""
         content = json.dumps([self.model_dump(mode="json"), log_hash], sort_keys=True)

@@ -113,21 +113,33 @@ class Resus:
         base: str | None = None,
         progress: Progress = silent,
     ) -> Results:
-        """Results by support size and stage on users that were not trained on, beside other models on the same users."""
+        """Results by support size and stage on users that were not trained on; `against` adds models beside this one."""
+        return Resus.compare({self.name: self, **(against or {})}, log, part=part, base=base, progress=progress)
+
+    @staticmethod
+    def compare(
+        models: "Mapping[str, Resus]",
+        log: InteractionLog | str | Path,
+        *,
+        part: Part = "test",
+        base: str | None = None,
+        progress: Progress = silent,
+    ) -> Results:
+        """Several models by name, and their predictors, on exactly the same users and queries."""
         opened = InteractionLog.open(log) if isinstance(log, str | Path) else log
-        contenders = {self.name: self, **(against or {})}
+        first = next(iter(models.values()))
         rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
         predictors: dict[str, AnyPredictor] = {}
-        for name, model in contenders.items():
-            self._check_comparable(model, opened)
+        for name, model in models.items():
+            first._check_comparable(model, opened)
             trained, predictor = model._fitted(), None
             if model.config.predictor.kind != "none":
                 predictor = model.config.predictor_name
                 if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
                     predictor = f"{predictor} of {name}"
             rows[name] = (predictor, trained.predictor, trained.model)
-        split = split_of(self.config, opened)
-        return evaluate(rows, self.config, opened, split, part=part, base=base, progress=progress)
+        split = split_of(first.config, opened)
+        return evaluate(rows, first.config, opened, split, part=part, base=base, progress=progress)
 
     def predict(self, support: Any, query: Any) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.

@@ -2,9 +2,14 @@
 
 import difflib
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+
+from resus.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
@@ -31,6 +36,14 @@ def nearest_key(wrong: str, known: Iterable[str]) -> str | None:
     by_last = {key.rpartition(".")[2]: key for key in reversed(known)}
     close = difflib.get_close_matches(last, by_last, n=1, cutoff=0.5)
     return by_last[close[0]] if close else None
+
+
+def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
+    """Settings of the given model, or one sentence on all that is wrong with them."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        raise ConfigError(sentence_of(error, model)) from None
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:

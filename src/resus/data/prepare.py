@@ -11,7 +11,7 @@ from resus.data.log import EVENTS, FEATURES, FORMAT, MANIFEST, USERS, Interactio
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem, refuse
 from resus.data.schema import TableSchema
-from resus.data.sources import PUBLISHED, Source, published, published_at, source_at
+from resus.data.sources import Source, published, published_at, published_names, source_at
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import read_json, sha256_of
 
@@ -58,9 +58,8 @@ def prepare(
 
 
 def _find(source: str, path: Path | None, schema: TableSchema | None, progress: Progress | None) -> Source:
-    names = {name for data_set in PUBLISHED for name in (data_set.name, *data_set.aliases)}
     place = Path(source)
-    if source.lower() in names or not (place.exists() or place.suffix or len(place.parts) > 1):
+    if source.lower() in published_names() or not (place.exists() or place.suffix or len(place.parts) > 1):
         data_set = published(source)
         if schema is not None:
             raise ConfigError(f"data set '{data_set.name}' has a schema of its own: leave the schema file out")

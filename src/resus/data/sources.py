@@ -35,11 +35,11 @@ class Published:
     name: str
     aliases: tuple[str, ...]
     members: tuple[str, ...]
-    page: str
     read: Callable[[Path, PrepareOptions], Table]
     heeds: frozenset[str]
     url: str | None = None
     checksum: str = ""
+    login_page: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -55,7 +55,6 @@ PUBLISHED = (
         name="ml-1m",
         aliases=("movielens-1m", "movielens", "ml1m"),
         members=("ml-1m/ratings.dat", "ml-1m/users.dat", "ml-1m/movies.dat"),
-        page="https://grouplens.org/datasets/movielens/1m/",
         read=movielens.read,
         heeds=frozenset({"protocol", "label_threshold"}),
         url="https://files.grouplens.org/datasets/movielens/ml-1m.zip",
@@ -65,7 +64,6 @@ PUBLISHED = (
         name="frappe",
         aliases=("mobile-frappe",),
         members=("Mobile_Frappe/frappe/frappe.csv",),
-        page="https://www.baltrunas.info/context-aware",
         read=frappe.read,
         heeds=frozenset({"negatives"}),
         url="https://www.baltrunas.info/_files/archives/be17b7_474755a5e9684a749a012516d04fb456.zip?dn=Mobile_Frappe.zip",
@@ -75,16 +73,21 @@ PUBLISHED = (
         name="taobao",
         aliases=("taobao-ads", "ali-display-ads"),
         members=("raw_sample.csv", "ad_feature.csv", "user_profile.csv"),
-        page="https://tianchi.aliyun.com/dataset/56",
         read=taobao.read,
         heeds=frozenset(),
+        login_page="https://tianchi.aliyun.com/dataset/56",
     ),
 )
 
 
+def published_names() -> dict[str, Published]:
+    """The published data sets under their names and aliases."""
+    return {alias: data_set for data_set in PUBLISHED for alias in (data_set.name, *data_set.aliases)}
+
+
 def published(name: str) -> Published:
     """The published data set of this name or alias."""
-    known = {alias: data_set for data_set in PUBLISHED for alias in (data_set.name, *data_set.aliases)}
+    known = published_names()
     if name.lower() in known:
         return known[name.lower()]
     nearest = nearest_key(name.lower(), known)
@@ -96,15 +99,16 @@ def published(name: str) -> Published:
 def source_at(path: Path, schema: TableSchema | None) -> Source | Problem:
     """What a path holds: a published data set, RecBole atomic files, or a table of one's own."""
     for data_set in PUBLISHED:
-        folder = path if path.is_dir() else path.parent
-        if (path.is_dir() and (folder / data_set.files[0]).exists()) or path.name in data_set.files:
-            return data_set.source(folder)
+        if (path / data_set.files[0]).is_file():
+            return data_set.source(path)
+        if schema is None and path.name in data_set.files:
+            return data_set.source(path.parent)
     inters = sorted(path.glob("*.inter")) if path.is_dir() else [path] if path.suffix == ".inter" else []
     if len(inters) > 1:
         return Problem(str(path), None, None, f"the folder holds {len(inters)} .inter files", "name the one to read")
-    for inter in inters:
-        files = tuple(recbole.files_of(inter))
-        return Source(inter.stem, files, partial(recbole.read, inter, schema), frozenset({"label_threshold"}))
+    if inters:
+        read = partial(recbole.read, inters[0], schema)
+        return Source(inters[0].stem, tuple(recbole.files_of(inters[0])), read, frozenset({"label_threshold"}))
     if path.is_dir():
         return Problem(str(path), None, None, "the folder holds no known data set", "name a file in it")
     return Source(path.stem, (path,), partial(read_table, path, schema), frozenset({"label_threshold"}))
@@ -122,8 +126,9 @@ def published_at(data_set: Published, path: Path | None, progress: Progress | No
     if not path.exists():
         raise DataError(f"{path} does not exist: check the path")
     folder = path if path.is_dir() else path.parent
-    inside = [folder.joinpath(*Path(data_set.members[0]).parts[start:-1]) for start in (0, 1)]
-    return data_set.source(next((place for place in inside if (place / data_set.files[0]).is_file()), folder))
+    inside = Path(data_set.members[0]).parent
+    places = [folder, folder / inside.name, folder / inside]
+    return data_set.source(next((place for place in places if (place / data_set.files[0]).is_file()), folder))
 
 
 def _cache() -> Path:
@@ -140,7 +145,7 @@ def _fetched(data_set: Published, progress: Progress | None) -> Path:
         return folder
     if data_set.url is None:
         raise DownloadError(
-            f"{data_set.name} needs a login at {data_set.page}: fetch {', '.join(data_set.files)} there "
+            f"{data_set.name} needs a login at {data_set.login_page}: fetch {', '.join(data_set.files)} there "
             "and give their folder with --path"
         )
     archive = download(data_set.url, _cache() / f"{data_set.name}.zip", checksum=data_set.checksum, progress=progress)

@@ -12,8 +12,9 @@ from resus.data.build import BuildOptions
 from resus.data.delimited import Delimited, read_delimited
 from resus.data.frames import as_frame
 from resus.data.options import PrepareOptions
-from resus.data.problems import Problem, find_problems
+from resus.data.problems import Problem, find_problems, refuse
 from resus.data.schema import TableSchema
+from resus.files import atomic_path
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TAB_SUFFIXES = (".tsv", ".tab")
@@ -81,7 +82,7 @@ def attach(
 ) -> pl.DataFrame:
     """The events with the columns of another file, found by `key`; a key listed twice is a problem.
 
-    `unlisted` says what an event is whose key is not listed, where that is a problem too.
+    So is a key that is not listed where `unlisted`, the word for the events, is given.
     """
     assert rows.frame is not None
     repeats = (~rows.frame[key].is_first_distinct()).arg_true()
@@ -92,7 +93,7 @@ def attach(
     listed = rows.frame.unique(subset=key, keep="first", maintain_order=True)
     absent = events.filter(pl.col(key).is_not_null()).join(listed, on=key, how="anti")
     if unlisted and absent.height:
-        what = f"{absent[key][0]!r} is not listed, but {absent.height:,} {unlisted}"
+        what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
         problems.append(Problem(rows.where, None, key, what, "fetch the file again: it is not whole"))
     return events.join(listed, on=key, how="left", maintain_order="left")
 
@@ -138,3 +139,23 @@ def _guess_kind(series: pl.Series) -> str:
     numbers = series.cast(pl.Float64, strict=False)
     fractional = bool(series.str.contains(".", literal=True).any())
     return "numeric" if fractional and numbers.null_count() == series.null_count() else "categorical"
+
+
+def read_plain(path: Path) -> pl.DataFrame:
+    """All rows and columns of a CSV, TSV or Parquet file, or one sentence on what is wrong with it."""
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        read = _read_parquet(path, None)
+    else:
+        read = read_delimited(path, separator="\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
+    refuse(read.problems)
+    assert read.frame is not None
+    return read.frame
+
+
+def write_plain(frame: pl.DataFrame, path: Path) -> None:
+    """A CSV, TSV or Parquet file, by its ending; whole or not at all."""
+    with atomic_path(path) as aside:
+        if path.suffix.lower() in PARQUET_SUFFIXES:
+            pq.write_table(frame.to_arrow(), aside)
+        else:
+            frame.write_csv(aside, separator="\t" if path.suffix.lower() in TAB_SUFFIXES else ",")

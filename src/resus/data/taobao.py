@@ -46,9 +46,7 @@ def read(folder: Path, options: PrepareOptions) -> Table:  # noqa: ARG001 - ever
     problems = [*samples.problems, *ads.problems, *profiles.problems]
     frame = None
     if samples.frame is not None and ads.frame is not None and profiles.frame is not None:
-        frame = attach(
-            samples.frame, ads, "adgroup_id", problems, unlisted="impressions are of that ad or others missing"
-        )
+        frame = attach(samples.frame, ads, "adgroup_id", problems, unlisted="impressions")
         frame = attach(frame.rename({"user": "userid"}), profiles, "userid", problems).rename({"userid": "user"})
         price = pl.col("price").cast(pl.Float64, strict=False)
         frame = frame.with_columns(

@@ -71,5 +71,5 @@ def evaluate(
 
 
 def _logit(probability: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    wide = probability.astype(np.float64)
+    wide = probability.astype(np.float64).clip(1e-7, 1 - 1e-7)
     return (np.log(wide) - np.log1p(-wide)).astype(np.float32)

@@ -1,0 +1,30 @@
+"""`make demo`: the whole way on the embedded planted world, with the same commands that a person would type."""
+
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path("runs/demo")
+COMMANDS = (
+    f"train planted --learner ridge --out {FOLDER}/ridge",
+    f"train planted --learner nearest --predictor-from {FOLDER}/ridge --out {FOLDER}/nearest",
+    f"evaluate {FOLDER}/ridge {FOLDER}/nearest --out {FOLDER}",
+    f"report {FOLDER}",
+)
+
+
+def main() -> None:
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    for command in COMMANDS:
+        sys.stdout.write(f"\n$ resus {command}\n")
+        sys.stdout.flush()
+        resus = [sys.executable, "-c", "from resus.cli.main import main; main()"]
+        status = subprocess.run([*resus, *shlex.split(command)], check=False).returncode  # noqa: S603  # our own words
+        if status:
+            sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

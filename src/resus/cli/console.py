@@ -1,0 +1,53 @@
+"""Where the command line talks: results to standard output, progress and errors to standard error."""
+
+import contextlib
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from resus.progress import Progress as ProgressCall
+
+out = Console(soft_wrap=False)
+err = Console(stderr=True)
+
+
+@contextlib.contextmanager
+def progress_bars() -> Iterator[ProgressCall]:
+    """One line per task, with an estimate; a task's line stays when the next one begins."""
+    bars = Progress(
+        SpinnerColumn(finished_text="[green]✓"),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=err,
+        transient=False,
+    )
+    tasks: dict[str, TaskID] = {}
+
+    def show(task: str, done: int, total: int | None) -> None:
+        if task not in tasks:
+            for running in tasks.values():
+                bars.update(running, visible=True)
+            tasks[task] = bars.add_task(task, total=total)
+            if not err.is_terminal:
+                err.print(f"{task} …")
+        bars.update(tasks[task], completed=done, total=total)
+
+    if not err.is_terminal:
+        yield show
+        return
+    with bars:
+        yield show

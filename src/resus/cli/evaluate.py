@@ -1,0 +1,40 @@
+"""`resus evaluate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    runs: Annotated[list[Path], typer.Argument(help="One or more run folders, compared on the same users.")],
+    data: Annotated[str | None, typer.Option(help="The log, if it moved since training.")] = None,
+    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    base: Annotated[str | None, typer.Option(help="RelaImpr is against this model. [default: the first run's Ψ]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for results.json. [default: the first run]")] = None,
+) -> None:
+    """AUC, GAUC, Logloss and calibration at every support size, and by cold-start stage, on users never trained on."""
+    from resus.cli.console import out as console
+    from resus.cli.console import progress_bars
+    from resus.cli.locations import find_log
+    from resus.errors import ConfigError
+    from resus.estimator import Resus
+    from resus.report.terminal import results_table
+
+    if part not in ("test", "validation"):
+        raise ConfigError(f"--part is '{part}': choose test or validation")
+    models = [Resus.load(run) for run in runs]
+    names = [model.name for model in models]
+    if len(set(names)) < len(names):
+        names = [f"{name} [{run.name}]" for name, run in zip(names, runs, strict=True)]
+    if len(set(names)) < len(names):
+        raise ConfigError("the same run is named twice: name each run once")
+    log = find_log(data) if data else models[0].log_path
+    with progress_bars() as progress:
+        results = Resus.compare(
+            dict(zip(names, models, strict=True)), log, part="test" if part == "test" else "validation", base=base, progress=progress
+        )
+    folder = out or runs[0]
+    results.write(folder / "results.json")
+    console.print(results_table(results))
+    console.print(f"results in {folder / 'results.json'}; next: resus report {folder}", soft_wrap=True)

@@ -1,0 +1,37 @@
+"""Which log a word on the command line means."""
+
+from pathlib import Path
+
+from resus.data.log import MANIFEST, InteractionLog
+from resus.data.planted import PlantedWorld, planted_log
+from resus.errors import ArtifactError
+from resus.files import read_json
+
+LOGS = Path("data")
+
+
+def default_log_folder(source: str, protocol: str = "paper") -> Path:
+    name = Path(source).stem
+    return LOGS / (name if protocol == "paper" else f"{name}-{protocol}")
+
+
+def find_log(source: str, protocol: str | None = None) -> Path:
+    """The folder of a prepared log: a path, or the name of one under data/. The planted world is made when missing."""
+    if (Path(source) / MANIFEST).is_file():
+        return Path(source)
+    folder = default_log_folder(source, protocol or "paper")
+    if (folder / MANIFEST).is_file():
+        return folder
+    if source == "planted":
+        planted_at(folder, PlantedWorld())
+        return folder
+    flag = "" if protocol in (None, "paper") else f" --protocol {protocol}"
+    raise ArtifactError(f"no prepared log at {source} or {folder}: make it with 'resus prepare {source}{flag}'")
+
+
+def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:
+    """The planted world in a folder; drawn only if another one is there."""
+    request = world.model_dump()
+    if (folder / MANIFEST).is_file() and read_json(folder / MANIFEST).get("world") == request:
+        return InteractionLog.open(folder)
+    return planted_log(world).save(folder, world=request)

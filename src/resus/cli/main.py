@@ -1,0 +1,72 @@
+"""`resus`: all commands, and the one place where an error becomes a sentence and an exit code."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from resus.cli import doctor, evaluate, predict, prepare, report, train
+from resus.errors import ResusError
+from resus.version import __version__
+
+HELP = """Make any click-through-rate model personal from a user's first few events.
+
+A shared predictor Ψ, trained on everyone, gives a basis logit; a base-learner Λ fits what one user does differently,
+in closed form, from a handful of events; both are fused: ŷ = σ(Ψ(x) + β·Δŷ).
+
+\b
+The way from data to a report:
+  resus prepare ml-1m                a data set, CSV or Parquet becomes a log
+  resus train ml-1m --out runs/rr    learn Ψ, then the residuals
+  resus evaluate runs/rr             AUC, GAUC, Logloss by cold-start stage
+  resus report runs/rr               curves as PNG and one HTML page
+  resus predict runs/rr --support s.csv --query q.csv
+
+Without data at hand: `resus train planted` uses an embedded world whose true click probabilities are known.
+"""
+
+app = typer.Typer(
+    help=HELP, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
+)
+app.command("prepare", short_help="A data set or a table of your own becomes a log.")(prepare.command)
+app.command("train", short_help="Learn Ψ from everyone, then the residuals.")(train.command)
+app.command("evaluate", short_help="Metrics by support size and cold-start stage.")(evaluate.command)
+app.command("predict", short_help="Click probabilities from a support and a query file.")(predict.command)
+app.command("report", short_help="Curves as PNG and one HTML page.")(report.command)
+app.command("doctor", short_help="Everything that is wrong with an input file.")(doctor.command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"resus {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+    if debug:
+        os.environ["RESUS_DEBUG"] = "1"
+
+
+def main() -> None:
+    """Run; exit with 2 and one sentence on a mistake, with 130 when interrupted."""
+    try:
+        app()
+    except (ResusError, OSError) as error:
+        if os.environ.get("RESUS_DEBUG"):
+            raise
+        typer.echo(f"resus: {_sentence(error)}", err=True)
+        sys.exit(2)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the system says'}: {(error.strerror or str(error)).lower()}"
+    return str(error)

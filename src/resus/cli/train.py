@@ -1,0 +1,70 @@
+"""`resus train`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    data: Annotated[str, typer.Argument(help="A prepared log: its folder, or its name under data/.")] = "planted",
+    out: Annotated[Path | None, typer.Option(help="Run folder. [default: runs/DATA-MODEL-SEED]")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
+    learner: Annotated[str | None, typer.Option(help="ridge (RESUS-RR) or nearest (RESUS-NN). [default: ridge]")] = None,
+    predictor: Annotated[
+        str | None, typer.Option(help="Ψ: lr, fm, wide-deep, deepfm, xdeepfm, lightgbm; none for MUS. [default: deepfm]")
+    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Φ: lr, fm, wide-deep, deepfm, xdeepfm. [default: deepfm]")] = None,
+    protocol: Annotated[str | None, typer.Option(help="paper or authors-release. [default: paper]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Draws the user split, the episodes and the weights. [default: 1]")] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see docs/settings.md."),
+    ] = None,
+    predictor_from: Annotated[
+        Path | None, typer.Option(help="Take Ψ from this run instead of training it again.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
+) -> None:
+    """Learn Ψ from everyone, then the residuals from episodes; the run folder holds everything it takes to repeat it."""
+    from resus.artifact import FACTS
+    from resus.cli.console import out as console
+    from resus.cli.console import progress_bars
+    from resus.cli.locations import find_log
+    from resus.config import parse_assignments, resolve
+    from resus.data.log import InteractionLog
+    from resus.errors import ArtifactError
+    from resus.estimator import Resus
+
+    named = {
+        "learner.kind": learner,
+        "predictor.kind": predictor,
+        "encoder.kind": encoder,
+        "protocol": protocol,
+        "seed": seed,
+    }
+    chosen = parse_assignments(assignments or [])
+    overrides = {key: value for key, value in named.items() if value is not None} | chosen
+    settings = resolve(overrides, file=config)
+    folder_of_log = find_log(data, settings.protocol)
+    settings = resolve(overrides, file=config, data_set=InteractionLog.open(folder_of_log).name)
+    folder = out or Path("runs") / f"{Path(data).name}-{settings.slug}"
+    if (folder / FACTS).is_file():
+        if not resume:
+            raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
+        console.print(f"{folder} is finished already; next: resus evaluate {folder}", soft_wrap=True)
+        return
+    with progress_bars() as progress:
+        model = Resus.from_config(settings).fit(
+            folder_of_log,
+            folder=folder,
+            resume=resume,
+            predictor_from=Resus.load(predictor_from) if predictor_from else None,
+            progress=progress,
+        )
+    best = {line["stage"]: max(h["validation_auc"] for h in model.history if h["stage"] == line["stage"]) for line in model.history}
+    console.print(
+        f"[bold]{model.name}[/bold] on {folder_of_log}: validation AUC "
+        + ", ".join(f"{stage} {value:.4f}" for stage, value in best.items())
+    )
+    console.print(f"run in {folder}; next: resus evaluate {folder}", soft_wrap=True)
