@@ -23,19 +23,20 @@ AnyPredictor = NeuralPredictor | GradientBoosting | NoPredictor
 
 def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Module:
     """An architecture without its output layer."""
-    n_ids, columns, dim = features.n_ids, features.column_counts, config.embedding_dim
+    shape = (features.n_ids, features.column_counts)
+    dim, std, hidden = config.embedding_dim, config.embedding_std, config.hidden_units
     match kind:
         case "lr":
-            return LR(n_ids, columns, embedding_dim=dim)
+            return LR(*shape, embedding_dim=dim, embedding_std=std)
         case "fm":
-            return FM(n_ids, columns, embedding_dim=dim)
+            return FM(*shape, embedding_dim=dim, embedding_std=std)
         case "wide-deep":
-            return WideDeep(n_ids, columns, embedding_dim=dim, hidden_units=config.hidden_units)
+            return WideDeep(*shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden)
         case "deepfm":
-            return DeepFM(n_ids, columns, embedding_dim=dim, hidden_units=config.hidden_units)
+            return DeepFM(*shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden)
         case "xdeepfm":
             return XDeepFM(
-                n_ids, columns, embedding_dim=dim, hidden_units=config.hidden_units, cin_maps=config.cin_maps
+                *shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden, cin_maps=config.cin_maps
             )
     raise AssertionError(f"unknown architecture {kind}")
 

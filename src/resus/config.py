@@ -24,6 +24,7 @@ class NetworkConfig(Settings):
     """The shape of a network, for Ψ or Φ."""
 
     embedding_dim: int = Field(default=10, ge=1)
+    embedding_std: float = Field(default=0.01, gt=0, description="spread of the embeddings at the start")
     hidden_units: tuple[int, ...] = Field(default=(400, 400, 400), min_length=1)
     cin_maps: tuple[int, ...] = Field(default=(100, 100), min_length=1, description="xdeepfm only")
 
@@ -52,6 +53,7 @@ class EncoderConfig(NetworkConfig):
     """Φ, from a row to the vector that the learner works on."""
 
     kind: Architecture = "deepfm"
+    embedding_std: float = Field(default=0.1, gt=0, description="spread of the embeddings at the start")
 
 
 class LearnerConfig(Settings):

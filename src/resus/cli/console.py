@@ -39,8 +39,6 @@ def progress_bars() -> Iterator[ProgressCall]:
 
     def show(task: str, done: int, total: int | None) -> None:
         if task not in tasks:
-            for running in tasks.values():
-                bars.update(running, visible=True)
             tasks[task] = bars.add_task(task, total=total)
             if not err.is_terminal:
                 err.print(f"{task} …")

@@ -54,7 +54,8 @@ def prepare(
     log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where)
     files = [{"path": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in found.files]
     effective = options.model_dump() | build.model_dump() | {"label_threshold": table.schema.label_threshold}
-    return log.save(out, source=source, files=files, options=effective, request=request)
+    facts = {"protocol": options.protocol} if "protocol" in found.heeds else {}
+    return log.save(out, source=source, files=files, options=effective, request=request, **facts)
 
 
 def _find(source: str, path: Path | None, schema: TableSchema | None, progress: Progress | None) -> Source:

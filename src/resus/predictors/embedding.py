@@ -12,12 +12,12 @@ from resus.episodes.tensors import Features
 class FieldEmbedding(nn.Module):
     """`[N, C]` ids and weights → `[N, F, E]`: a field's vector is the weighted sum over its columns."""
 
-    def __init__(self, n_ids: int, column_counts: Sequence[int], dim: int) -> None:
+    def __init__(self, n_ids: int, column_counts: Sequence[int], dim: int, *, std: float) -> None:
         super().__init__()
         self.column_counts = list(column_counts)
         self.n_fields = len(column_counts)
         self.table = nn.Parameter(torch.empty(n_ids, dim))
-        nn.init.normal_(self.table, std=0.1)
+        nn.init.normal_(self.table, std=std)
 
     def forward(self, features: Features) -> Tensor:
         vectors = functional.embedding(features.ids, self.table)

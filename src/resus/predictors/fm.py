@@ -13,10 +13,10 @@ from resus.predictors.layers import pairwise_interactions
 class FM(nn.Module):
     """First-order weights of each field beside the vector of pairwise interactions."""
 
-    def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int) -> None:
+    def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float) -> None:
         super().__init__()
-        self.first_order = FieldEmbedding(n_ids, column_counts, 1)
-        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim)
+        self.first_order = FieldEmbedding(n_ids, column_counts, 1, std=embedding_std)
+        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)
         self.width = len(column_counts) + embedding_dim
 
     def forward(self, features: Features) -> Tensor:

@@ -11,9 +11,9 @@ from resus.predictors.embedding import FieldEmbedding
 class LR(nn.Module):
     """The field vectors side by side; with a linear output this is linear in the one-hot inputs, as LR is."""
 
-    def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int) -> None:
+    def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float) -> None:
         super().__init__()
-        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim)
+        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)
         self.width = len(column_counts) * embedding_dim
 
     def forward(self, features: Features) -> Tensor:

@@ -14,11 +14,11 @@ class WideDeep(nn.Module):
     """First-order weights of each field (wide) beside a perceptron on the field vectors (deep)."""
 
     def __init__(
-        self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, hidden_units: Sequence[int]
+        self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float, hidden_units: Sequence[int]
     ) -> None:
         super().__init__()
-        self.first_order = FieldEmbedding(n_ids, column_counts, 1)
-        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim)
+        self.first_order = FieldEmbedding(n_ids, column_counts, 1, std=embedding_std)
+        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)
         self.deep = perceptron(len(column_counts) * embedding_dim, hidden_units)
         self.width = len(column_counts) + hidden_units[-1]
 

@@ -41,12 +41,13 @@ class XDeepFM(nn.Module):
         column_counts: Sequence[int],
         *,
         embedding_dim: int,
+        embedding_std: float,
         hidden_units: Sequence[int],
         cin_maps: Sequence[int],
     ) -> None:
         super().__init__()
-        self.first_order = FieldEmbedding(n_ids, column_counts, 1)
-        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim)
+        self.first_order = FieldEmbedding(n_ids, column_counts, 1, std=embedding_std)
+        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)
         self.interactions = CompressedInteractions(len(column_counts), cin_maps)
         self.deep = perceptron(len(column_counts) * embedding_dim, hidden_units)
         self.width = len(column_counts) + self.interactions.width + hidden_units[-1]

@@ -1,0 +1,179 @@
+"""RESUS against its own Ψ on the published data, by cold-start stage, mean over seeds.
+
+    python -m benchmarks.quality [ml-1m | authors-release | frappe]
+
+A finished cell (data set, protocol, seed) is one line of benchmarks/quality.jsonl; asked again, only missing cells run,
+and a killed cell goes on from its last epoch.
+"""
+
+import json
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.published import published_log
+from resus import Results, Resus
+from resus.cli.console import progress_bars
+from resus.config import resolve
+
+CELLS = Path("benchmarks/quality.jsonl")
+RUNS = Path("runs/benchmarks")
+STAGES = ("I", "II", "III")
+console = Console()
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a model must reach in stages I, II, III."""
+
+    model: str
+    figure: str
+    least: tuple[float, float, float]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One data set under one protocol."""
+
+    data_set: str
+    protocol: str
+    seeds: tuple[int, ...]
+    learners: tuple[str, ...]
+    targets: tuple[Target, ...]
+
+
+SUITES = {
+    "frappe": Suite(
+        "frappe",
+        "paper",
+        (1, 2, 3, 4, 5),
+        ("ridge", "nearest"),
+        (
+            Target("RESUS-NN", "auc over Ψ", (0.001, 0.013, 0.024)),
+            Target("RESUS-NN", "gauc over Ψ", (0.001, 0.013, 0.024)),
+            Target("RESUS-RR", "auc over Ψ", (float("-inf"), 0.0, 0.0)),
+        ),
+    ),
+    "authors-release": Suite(
+        "ml-1m",
+        "authors-release",
+        (1, 2, 3),
+        ("ridge",),
+        (Target("RESUS-RR", "auc", (0.735, 0.753, 0.762)),),
+    ),
+    "ml-1m": Suite(
+        "ml-1m",
+        "paper",
+        (1, 2, 3),
+        ("ridge", "nearest"),
+        (
+            Target("RESUS-RR", "rela_impr", (1.5, 6.0, 8.0)),
+            Target("RESUS-NN", "auc over Ψ", (0.0, 0.0, 0.0)),
+        ),
+    ),
+}
+
+
+def main(chosen: list[str]) -> None:
+    unknown = set(chosen) - set(SUITES)
+    if unknown:
+        sys.exit(f"unknown suite {', '.join(unknown)}: choose from {', '.join(SUITES)}")
+    for name in chosen or SUITES:
+        for seed in SUITES[name].seeds:
+            if seed not in _finished(name):
+                _run_cell(name, SUITES[name], seed)
+        _show(name, SUITES[name])
+
+
+def _run_cell(name: str, suite: Suite, seed: int) -> None:
+    path, log = published_log(suite.data_set, suite.protocol)
+    folder = RUNS / f"{name}-{seed}"
+    models: dict[str, Resus] = {}
+    seconds: dict[str, float] = {}
+    for learner in suite.learners:
+        run = folder / learner
+        began = time.perf_counter()
+        config = resolve({"protocol": suite.protocol, "seed": seed, "learner.kind": learner}, data_set=log.name)
+        if (run / "artifact.json").exists():
+            model = Resus.load(run)
+        else:
+            with progress_bars() as progress:
+                console.print(f"{name}, seed {seed}: {config.model_name}")
+                first = next(iter(models.values()), None)
+                model = Resus.from_config(config).fit(
+                    path, folder=run, resume=True, predictor_from=first, progress=progress
+                )
+        models[model.name] = model
+        seconds[model.name] = round(time.perf_counter() - began, 1)
+    results = Resus.compare(models, log)
+    cell = {"suite": name, "seed": seed, "base": results.base, "training_seconds": seconds}
+    cell |= {"population": _population(results), "stages": _stages(results)}
+    with CELLS.open("a") as lines:
+        lines.write(json.dumps(cell) + "\n")
+    shutil.rmtree(folder)
+
+
+def _stages(results: Results) -> dict[str, Any]:
+    return {
+        model: {
+            stage: {key: round(value, 5) for key, value in metrics.model_dump(exclude={"sizes", "gap_closed"}).items()}
+            for stage, metrics in found.stages.items()
+        }
+        for model, found in results.models.items()
+    }
+
+
+def _population(results: Results) -> dict[str, int]:
+    sizes = results.models[results.base].sizes
+    return {f"users at k={k}": sizes[k].users for k in (results.sizes[0], results.sizes[-1])}
+
+
+def _finished(name: str) -> dict[int, dict[str, Any]]:
+    if not CELLS.exists():
+        return {}
+    cells = [json.loads(line) for line in CELLS.read_text().splitlines()]
+    return {cell["seed"]: cell for cell in cells if cell["suite"] == name}
+
+
+def _show(name: str, suite: Suite) -> None:
+    cells = [cell for seed, cell in sorted(_finished(name).items()) if seed in suite.seeds]
+    table = Table(title=f"{suite.data_set}, protocol {suite.protocol}, mean ± sd of {len(cells)} seeds")
+    for column in ("model", "stage", "AUC", "GAUC", "Logloss", "RelaImpr"):
+        table.add_column(column, justify="left" if column in ("model", "stage") else "right")
+    for model in cells[0]["stages"]:
+        for stage in STAGES:
+            row = [_over_seeds(cells, model, stage, key) for key in ("auc", "gauc", "logloss", "rela_impr")]
+            table.add_row(
+                model, stage, *(f"{np.mean(v):.4f} ± {np.std(v):.4f}" for v in row[:3]), f"{np.mean(row[3]):+.1f} %"
+            )
+    console.print(table)
+    for target in suite.targets:
+        found = [_figure(cells, target, stage) for stage in STAGES]
+        met = all(value >= least for value, least in zip(found, target.least, strict=True))
+        console.print(
+            f"{'met' if met else 'MISSED'}: {target.model} {target.figure} "
+            f"{' / '.join(f'{value:.4f}' for value in found)}, target {' / '.join(map(str, target.least))}"
+        )
+
+
+def _figure(cells: list[dict[str, Any]], target: Target, stage: str) -> float:
+    metric, _, over = target.figure.partition(" over ")
+    values = _over_seeds(cells, target.model, stage, metric)
+    if over:
+        values = values - _over_seeds(cells, cells[0]["base"], stage, metric)
+    return float(values.mean())
+
+
+def _over_seeds(cells: list[dict[str, Any]], model: str, stage: str, metric: str) -> Any:
+    return np.array([cell["stages"][model][stage][metric] for cell in cells])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
