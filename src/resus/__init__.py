@@ -1,10 +1,10 @@
 """resus: make any click-through-rate model personal from a user's first few events.
 
-    import resus
+import resus
 
-    log = resus.open_log("data/ml-1m")
-    model = resus.Resus(learner="ridge").fit(log)
-    print(model.evaluate(log).models["RESUS-RR"].stages)
+log = resus.open_log("data/ml-1m")
+model = resus.Resus(learner="ridge").fit(log)
+print(model.evaluate(log).models["RESUS-RR"].stages)
 """
 
 from importlib import import_module

@@ -60,7 +60,9 @@ class Artifact:
             raise ArtifactError(f"{folder} does not exist: train a model with 'resus train', or check the path")
         if not (folder / FACTS).is_file():
             unfinished = (folder / "checkpoints").is_dir()
-            advice = "finish it with 'resus train --resume'" if unfinished else "point to a folder that 'resus train' made"
+            advice = (
+                "finish it with 'resus train --resume'" if unfinished else "point to a folder that 'resus train' made"
+            )
             raise ArtifactError(f"{folder} holds no trained model (no {FACTS}): {advice}")
         facts = read_json(folder / FACTS)
         if not isinstance(facts, dict) or facts.get("format") != FORMAT or "weights_sha256" not in facts:

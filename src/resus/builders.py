@@ -35,9 +35,7 @@ def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.
         case "deepfm":
             return DeepFM(*shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden)
         case "xdeepfm":
-            return XDeepFM(
-                *shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden, cin_maps=config.cin_maps
-            )
+            return XDeepFM(*shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden, cin_maps=config.cin_maps)
     raise AssertionError(f"unknown architecture {kind}")
 
 

@@ -109,7 +109,7 @@ class EvaluationConfig(Settings):
     def _three_stages_fit(self) -> Self:
         if self.max_size // self.step < 3:
             raise ValueError(
-                f"evaluation.max_size={self.max_size} with step={self.step} leaves fewer than three sizes for three stages"
+                f"evaluation.max_size={self.max_size} with step={self.step} leaves no three sizes for three stages"
             )
         return self
 

@@ -89,9 +89,7 @@ class Resus:
             self.config = resolve(self._overrides, data_set=opened.name)
         kept = Path(folder) if folder is not None else None
         pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
-        self._trained = train(
-            self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress
-        )
+        self._trained = train(self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress)
         self._features = opened.features
         self._log_facts = {
             "name": opened.name,
@@ -113,7 +111,7 @@ class Resus:
         base: str | None = None,
         progress: Progress = silent,
     ) -> Results:
-        """Results by support size and stage on users that were not trained on; `against` adds models beside this one."""
+        """Results by support size and stage on users never trained on; `against` adds models beside this one."""
         return Resus.compare({self.name: self, **(against or {})}, log, part=part, base=base, progress=progress)
 
     @staticmethod
@@ -214,7 +212,7 @@ class Resus:
             mine, theirs = getattr(self.config, name), getattr(other.config, name)
             if mine != theirs:
                 raise ConfigError(
-                    f"{other.name} has {name} {theirs}, {self.name} has {mine}: compare models of one split and one seed"
+                    f"{other.name} has {name} {theirs}, {self.name} has {mine}: compare models of one split"
                 )
         for model in (self, other):
             if model._log_facts and model._log_facts["hash"] != log.content_hash:

@@ -32,13 +32,11 @@ class ResidualModel(nn.Module):
             encoded.index_select(0, batch.query),
             batch.query_user,
         )
-        added = self.fusion(answers, batch.sizes.index_select(0, batch.query_user))
+        added: Tensor = self.fusion(answers, batch.sizes.index_select(0, batch.query_user))
         return basis.index_select(0, batch.query) + added
 
     @torch.no_grad()
-    def added_by_prefixes(
-        self, encoded: Tensor, residuals: Tensor, lengths: Tensor, sizes: Sequence[int]
-    ) -> Tensor:
+    def added_by_prefixes(self, encoded: Tensor, residuals: Tensor, lengths: Tensor, sizes: Sequence[int]) -> Tensor:
         """Encoded rows `[U, P, K]` in order → what every support size adds to their logits, `[U, P, len(sizes)]`.
 
         Entry (u, p, k) rests on the user's first k rows and is an honest answer only where p ≥ k.

@@ -125,7 +125,8 @@ def _labels(support: pl.DataFrame, columns: Columns) -> Floats:
     if bad.any():
         row = int(bad.arg_true()[0])
         raise DataError(
-            f"the support, column '{columns.label}', row {row + 1}: {support[columns.label][row]!r} is not 0 or 1; mend it"
+            f"the support, column '{columns.label}', row {row + 1}: "
+            f"{support[columns.label][row]!r} is not 0 or 1; mend it"
         )
     return labels.to_numpy().astype(np.float32)
 

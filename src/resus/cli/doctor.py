@@ -8,7 +8,9 @@ import typer
 
 def command(
     path: Annotated[Path, typer.Argument(help="A data file or a folder of a published data set.")],
-    schema: Annotated[Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")
+    ] = None,
 ) -> None:
     """Explain everything that is wrong with an input, with row and column, and what to do about it."""
     from rich.table import Table

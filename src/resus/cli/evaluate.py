@@ -10,7 +10,9 @@ def command(
     runs: Annotated[list[Path], typer.Argument(help="One or more run folders, compared on the same users.")],
     data: Annotated[str | None, typer.Option(help="The log, if it moved since training.")] = None,
     part: Annotated[str, typer.Option(help="test or validation.")] = "test",
-    base: Annotated[str | None, typer.Option(help="RelaImpr is against this model. [default: the first run's Ψ]")] = None,
+    base: Annotated[
+        str | None, typer.Option(help="RelaImpr is against this model. [default: the first run's Ψ]")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json. [default: the first run]")] = None,
 ) -> None:
     """AUC, GAUC, Logloss and calibration at every support size, and by cold-start stage, on users never trained on."""
@@ -32,7 +34,11 @@ def command(
     log = find_log(data) if data else models[0].log_path
     with progress_bars() as progress:
         results = Resus.compare(
-            dict(zip(names, models, strict=True)), log, part="test" if part == "test" else "validation", base=base, progress=progress
+            dict(zip(names, models, strict=True)),
+            log,
+            part="test" if part == "test" else "validation",
+            base=base,
+            progress=progress,
         )
     folder = out or runs[0]
     results.write(folder / "results.json")

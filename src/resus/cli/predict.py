@@ -10,7 +10,9 @@ def command(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
     support: Annotated[Path, typer.Option(help="CSV, TSV or Parquet: what the users did, with the label.")],
     query: Annotated[Path, typer.Option(help="CSV, TSV or Parquet: the rows to score.")],
-    out: Annotated[Path | None, typer.Option(help="File for the scores (.csv or .parquet). [default: shown here]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File for the scores (.csv or .parquet). [default: shown here]")
+    ] = None,
 ) -> None:
     """Click probabilities of new users: σ(basis + residual), with Ψ's basis logit and what the user's events add."""
     from resus.cli.console import out as console

@@ -13,7 +13,9 @@ def command(
     path: Annotated[
         Path | None, typer.Option(help="Where a published data set already lies; without it, it is downloaded.")
     ] = None,
-    schema: Annotated[Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the prepared log. [default: data/NAME]")] = None,
     protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens).")] = "paper",
     assignments: Annotated[
@@ -46,7 +48,7 @@ def command(
             log = prepare(source, folder, path=path, schema=schema, options=options, progress=progress)
     counts = log.manifest["counts"]
     console.print(
-        f"[bold]{log.name}[/bold]: {counts['rows']:,} events of {counts['users']:,} users on {counts['items']:,} items, "
-        f"{counts['positives'] / counts['rows']:.1%} clicked, {counts['ids']:,} feature ids"
+        f"[bold]{log.name}[/bold]: {counts['rows']:,} events of {counts['users']:,} users "
+        f"on {counts['items']:,} items, {counts['positives'] / counts['rows']:.1%} clicked, {counts['ids']:,} feature ids"
     )
     console.print(f"log in {folder}; next: resus train {folder}", soft_wrap=True)

@@ -8,7 +8,9 @@ import typer
 
 def command(
     source: Annotated[Path, typer.Argument(help="A folder with results.json, or such a file.")],
-    out: Annotated[Path | None, typer.Option(help="Folder for the pictures and the page. [default: beside the results]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures and the page. [default: beside the results]")
+    ] = None,
 ) -> None:
     """Curves over the support sizes as PNG, and one self-contained HTML page."""
     from resus.artifact import FACTS

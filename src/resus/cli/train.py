@@ -10,23 +10,32 @@ def command(
     data: Annotated[str, typer.Argument(help="A prepared log: its folder, or its name under data/.")] = "planted",
     out: Annotated[Path | None, typer.Option(help="Run folder. [default: runs/DATA-MODEL-SEED]")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
-    learner: Annotated[str | None, typer.Option(help="ridge (RESUS-RR) or nearest (RESUS-NN). [default: ridge]")] = None,
-    predictor: Annotated[
-        str | None, typer.Option(help="Ψ: lr, fm, wide-deep, deepfm, xdeepfm, lightgbm; none for MUS. [default: deepfm]")
+    learner: Annotated[
+        str | None, typer.Option(help="ridge (RESUS-RR) or nearest (RESUS-NN). [default: ridge]")
     ] = None,
-    encoder: Annotated[str | None, typer.Option(help="Φ: lr, fm, wide-deep, deepfm, xdeepfm. [default: deepfm]")] = None,
+    predictor: Annotated[
+        str | None,
+        typer.Option(help="Ψ: lr, fm, wide-deep, deepfm, xdeepfm, lightgbm; none for MUS. [default: deepfm]"),
+    ] = None,
+    encoder: Annotated[
+        str | None, typer.Option(help="Φ: lr, fm, wide-deep, deepfm, xdeepfm. [default: deepfm]")
+    ] = None,
     protocol: Annotated[str | None, typer.Option(help="paper or authors-release. [default: paper]")] = None,
-    seed: Annotated[int | None, typer.Option(help="Draws the user split, the episodes and the weights. [default: 1]")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Draws the user split, the episodes and the weights. [default: 1]")
+    ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see docs/settings.md."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see docs/settings.md."
+        ),
     ] = None,
     predictor_from: Annotated[
         Path | None, typer.Option(help="Take Ψ from this run instead of training it again.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
 ) -> None:
-    """Learn Ψ from everyone, then the residuals from episodes; the run folder holds everything it takes to repeat it."""
+    """Learn Ψ from everyone, then the residuals from episodes; the run folder holds all that it takes to repeat it."""
     from resus.artifact import FACTS
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars
@@ -62,7 +71,10 @@ def command(
             predictor_from=Resus.load(predictor_from) if predictor_from else None,
             progress=progress,
         )
-    best = {line["stage"]: max(h["validation_auc"] for h in model.history if h["stage"] == line["stage"]) for line in model.history}
+    best = {
+        line["stage"]: max(h["validation_auc"] for h in model.history if h["stage"] == line["stage"])
+        for line in model.history
+    }
     console.print(
         f"[bold]{model.name}[/bold] on {folder_of_log}: validation AUC "
         + ", ".join(f"{stage} {value:.4f}" for stage, value in best.items())

@@ -164,9 +164,11 @@ def _read_arrow(path: Path) -> pa.Table:
 
 
 def _as_vector(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    return column.combine_chunks().to_numpy(zero_copy_only=False)
+    values: npt.NDArray[Any] = column.combine_chunks().to_numpy(zero_copy_only=False)
+    return values
 
 
 def _as_matrix(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     lists = column.combine_chunks()
-    return lists.flatten().to_numpy(zero_copy_only=True).reshape(len(lists), -1)
+    values: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=True)
+    return values.reshape(len(lists), -1)

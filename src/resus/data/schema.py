@@ -25,7 +25,7 @@ class FieldSchema(BaseModel):
 
 
 class TableSchema(BaseModel):
-    """The roles of a table's columns; `fields` maps a column to its kind. The item is always a field, the user never."""
+    """The roles of a table's columns; `fields` maps a column to its kind. The item is a field, the user never."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

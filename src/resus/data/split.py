@@ -26,7 +26,7 @@ class UserSplit:
         for part in PARTS:
             if len(getattr(self, part)) == 0:
                 raise DataError(
-                    f"no user is left for the {part} part out of {len(together)}: give more users or other 'split.ratios'"
+                    f"no user of {len(together)} is left for the {part} part: give more users or other 'split.ratios'"
                 )
 
 

@@ -13,7 +13,7 @@ from resus.episodes.tensors import Rows
 
 @dataclass(frozen=True, eq=False)
 class EpisodeBatch:
-    """`rows` holds the users one after another; the first `support_sizes[u]` of a user's `lengths[u]` are its support."""
+    """`rows` holds the users one after another; the first `support_sizes[u]` of a user's rows are its support."""
 
     rows: Rows  # [N]
     lengths: npt.NDArray[np.int64]  # [U]

@@ -59,7 +59,8 @@ class Tile:
     def places(self) -> npt.NDArray[np.int64]:
         """`[n]`: the rows of these users, user by user."""
         within = np.cumsum(self.lengths) - self.lengths
-        return np.arange(self.lengths.sum()) + np.repeat(self.starts - within, self.lengths)
+        places: npt.NDArray[np.int64] = np.arange(self.lengths.sum()) + np.repeat(self.starts - within, self.lengths)
+        return places
 
     @property
     def filled(self) -> Tensor:

@@ -18,7 +18,8 @@ class Features(NamedTuple):
     ids: Tensor
     weights: Tensor | None
 
-    def __len__(self) -> int:  # type: ignore[override]  # rows, not tuple fields
+    @property
+    def rows(self) -> int:
         return self.ids.shape[0]
 
     def slice(self, start: int, stop: int) -> "Features":

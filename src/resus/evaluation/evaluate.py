@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from resus.config import Config
 from resus.data.log import InteractionLog
@@ -70,6 +71,7 @@ def evaluate(
     )
 
 
-def _logit(probability: np.ndarray[tuple[int], np.dtype[np.float32]]) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def _logit(probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     wide = probability.astype(np.float64).clip(1e-7, 1 - 1e-7)
-    return (np.log(wide) - np.log1p(-wide)).astype(np.float32)
+    logits: npt.NDArray[np.float64] = np.log(wide) - np.log1p(-wide)
+    return logits.astype(np.float32)

@@ -31,8 +31,6 @@ def score_prefixes(
         own_basis = torch.from_numpy(basis[places])
         encoded = model.encoder(features_of(log, rows))
         residuals = torch.from_numpy(log.labels[rows]) - own_basis.sigmoid()
-        added = model.added_by_prefixes(
-            tile.pad(encoded), tile.pad(residuals), torch.from_numpy(tile.lengths), sizes
-        )
+        added = model.added_by_prefixes(tile.pad(encoded), tile.pad(residuals), torch.from_numpy(tile.lengths), sizes)
         logits[places] = (own_basis.unsqueeze(1) + added[tile.filled]).numpy()
     return logits

@@ -41,11 +41,13 @@ class RidgeLearner(nn.Module):
         whitened = torch.linalg.solve_triangular(factor, inner.double(), upper=False)
         targets = (residuals * mask).unsqueeze(-1).double()
         coefficients = torch.linalg.solve_triangular(factor, targets, upper=False)
-        return (whitened * coefficients).cumsum(dim=1).transpose(1, 2).to(query.dtype)
+        answers: Tensor = (whitened * coefficients).cumsum(dim=1)
+        return answers.transpose(1, 2).to(query.dtype)
 
     def _factor(self, support: Tensor, mask: Tensor) -> Tensor:
         """The Cholesky factor, in float64; an empty slot is a row of its own with diagonal 1."""
         both = mask.unsqueeze(1) & mask.unsqueeze(2)
         gram = (support @ support.transpose(1, 2)).double() + self.constant * both
         diagonal = torch.where(mask, self.ridge.double(), torch.ones((), dtype=torch.float64))
-        return torch.linalg.cholesky(gram + torch.diag_embed(diagonal))
+        factor: Tensor = torch.linalg.cholesky(gram + torch.diag_embed(diagonal))
+        return factor

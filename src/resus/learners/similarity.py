@@ -20,7 +20,7 @@ class LearnedSimilarity(nn.Module):
 
     def forward(self, query: Tensor, support: Tensor, query_user: Tensor) -> Tensor:
         """`[Q, K]`, `[U, S, K]`, `[Q]` → `[Q, S]`."""
-        return _WeightedDistance.apply(query, support, query_user, self.weight)  # type: ignore[no-any-return]
+        return _WeightedDistance.apply(query, support, query_user, self.weight)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class CosineSimilarity(nn.Module):

@@ -14,7 +14,13 @@ class DeepFM(nn.Module):
     """Φ(x) = FM(x) ⊕ MLP(x), both on the same field vectors."""
 
     def __init__(
-        self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float, hidden_units: Sequence[int]
+        self,
+        n_ids: int,
+        column_counts: Sequence[int],
+        *,
+        embedding_dim: int,
+        embedding_std: float,
+        hidden_units: Sequence[int],
     ) -> None:
         super().__init__()
         self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)

@@ -25,4 +25,5 @@ class FieldEmbedding(nn.Module):
             vectors = vectors * features.weights.unsqueeze(-1)
         if len(self.column_counts) == vectors.shape[1]:
             return vectors
-        return torch.cat([block.sum(dim=1, keepdim=True) for block in vectors.split(self.column_counts, dim=1)], dim=1)
+        blocks = torch.split(vectors, self.column_counts, dim=1)
+        return torch.cat([block.sum(dim=1, keepdim=True) for block in blocks], dim=1)

@@ -84,7 +84,9 @@ class GradientBoosting:
         try:
             self.booster = lightgbm.Booster(model_str=state["booster"].numpy().tobytes().decode())
         except (KeyError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
-            raise ArtifactError(f"the LightGBM model in the artifact cannot be read ({error}): train it again") from None
+            raise ArtifactError(
+                f"the LightGBM model in the artifact cannot be read ({error}): train it again"
+            ) from None
 
     def _columns(self) -> list[tuple[str, bool]]:
         """Names of the matrix columns, and whether each is a category."""

@@ -10,7 +10,7 @@ class NoPredictor:
     """Ψ(x) = 0."""
 
     def logits(self, features: Features) -> Tensor:
-        return torch.zeros(len(features))
+        return torch.zeros(features.rows)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}

@@ -14,7 +14,13 @@ class WideDeep(nn.Module):
     """First-order weights of each field (wide) beside a perceptron on the field vectors (deep)."""
 
     def __init__(
-        self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float, hidden_units: Sequence[int]
+        self,
+        n_ids: int,
+        column_counts: Sequence[int],
+        *,
+        embedding_dim: int,
+        embedding_std: float,
+        hidden_units: Sequence[int],
     ) -> None:
         super().__init__()
         self.first_order = FieldEmbedding(n_ids, column_counts, 1, std=embedding_std)

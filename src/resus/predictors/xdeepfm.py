@@ -11,7 +11,7 @@ from resus.predictors.layers import perceptron
 
 
 class CompressedInteractions(nn.Module):
-    """CIN: x^k_h = ReLU(Σ_ij W^{k,h}_ij x^{k-1}_i ∘ x^0_j), each map summed over the embedding axis (their equation 6)."""
+    """CIN: x^k_h = ReLU(Σ_ij W^{k,h}_ij x^{k-1}_i ∘ x^0_j), each map summed over E (their equation 6)."""
 
     def __init__(self, n_fields: int, maps: Sequence[int]) -> None:
         super().__init__()

@@ -38,8 +38,9 @@ def metatrain(
 
     `basis` is either Ψ's logits of every row of the log, computed once, or a Ψ to be trained jointly.
     """
-    jointly = isinstance(basis, NeuralPredictor)
-    trained: nn.Module = nn.ModuleDict({"model": model, "predictor": basis}) if jointly else model
+    trained: nn.Module = model
+    if isinstance(basis, NeuralPredictor):
+        trained = nn.ModuleDict({"model": model, "predictor": basis})
 
     def loss(batch: EpisodeBatch) -> Tensor:
         features, labels = features_of(log, batch.rows), labels_of(log, batch.rows)
