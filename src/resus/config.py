@@ -69,7 +69,7 @@ class LearnerConfig(Settings):
 class FusionConfig(Settings):
     """β, which scales the residual before it joins Ψ's logit."""
 
-    per_size: bool = Field(default=False, description="one β per support size")
+    per_size: bool = Field(default=True, description="one β per support size; false: one β for all")
     bias: bool = Field(default=False, description="a constant per β")
     scale: float = Field(default=1.0, description="β at the start")
 
@@ -186,7 +186,6 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "predictor.epochs": 1,
         "learner.bias": True,
         "learner.learn_ridge": False,
-        "fusion.per_size": True,
         "fusion.bias": True,
     },
 }

@@ -49,6 +49,7 @@ def command(
     counts = log.manifest["counts"]
     console.print(
         f"[bold]{log.name}[/bold]: {counts['rows']:,} events of {counts['users']:,} users "
-        f"on {counts['items']:,} items, {counts['positives'] / counts['rows']:.1%} clicked, {counts['ids']:,} feature ids"
+        f"on {counts['items']:,} items, {counts['positives'] / counts['rows']:.1%} clicked, "
+        f"{counts['ids']:,} feature ids"
     )
     console.print(f"log in {folder}; next: resus train {folder}", soft_wrap=True)
