@@ -10,36 +10,40 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from resus.errors import ConfigError
-from resus.validation import known_keys, nearest_key, sentence_of
+from resus.validation import known_keys, nearest_key, on_one_line, sentence_of
 
 Architecture = Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm"]
 Protocol = Literal["paper", "authors-release"]
 
 
 class Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class NetworkConfig(Settings):
     """The shape of a network, for Ψ or Φ."""
 
-    embedding_dim: int = Field(default=10, ge=1)
+    embedding_dim: int = Field(default=10, ge=1, description="width of a field's vector")
     embedding_std: float = Field(default=0.01, gt=0, description="spread of the embeddings at the start")
-    hidden_units: tuple[int, ...] = Field(default=(400, 400, 400), min_length=1)
-    cin_maps: tuple[int, ...] = Field(default=(100, 100), min_length=1, description="xdeepfm only")
+    hidden_units: tuple[int, ...] = Field(default=(400, 400, 400), min_length=1, description="of the perceptron")
+    cin_maps: tuple[int, ...] = Field(
+        default=(100, 100), min_length=1, description="xdeepfm only: feature maps per layer"
+    )
 
 
 class PredictorConfig(NetworkConfig):
     """Ψ, the same for every user. `none` makes the model the paper's MUS."""
 
-    kind: Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none"] = "deepfm"
+    kind: Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none"] = Field(
+        default="deepfm", description="lr, fm, wide-deep, deepfm, xdeepfm, lightgbm, or none (MUS)"
+    )
     pretrain: bool = Field(default=True, description="false: train Ψ jointly with the rest ('w/o pretrain')")
-    learning_rate: float = Field(default=1e-3, gt=0)
-    batch_size: int = Field(default=1024, ge=1)
-    epochs: int = Field(default=10, ge=1)
-    patience: int = Field(default=2, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0, description="of Adam")
+    batch_size: int = Field(default=1024, ge=1, description="rows")
+    epochs: int = Field(default=10, ge=1, description="at most")
+    patience: int = Field(default=2, ge=1, description="epochs without a better validation AUC before stopping")
     rounds: int = Field(default=500, ge=1, description="lightgbm only: boosting rounds at most")
-    num_leaves: int = Field(default=63, ge=2, description="lightgbm only")
+    num_leaves: int = Field(default=63, ge=2, description="lightgbm only: leaves per tree")
     boosting_rate: float = Field(default=0.1, gt=0, description="lightgbm only: shrinkage")
 
     @model_validator(mode="after")
@@ -52,17 +56,17 @@ class PredictorConfig(NetworkConfig):
 class EncoderConfig(NetworkConfig):
     """Φ, from a row to the vector that the learner works on."""
 
-    kind: Architecture = "deepfm"
+    kind: Architecture = Field(default="deepfm", description="lr, fm, wide-deep, deepfm or xdeepfm")
     embedding_std: float = Field(default=0.1, gt=0, description="spread of the embeddings at the start")
 
 
 class LearnerConfig(Settings):
     """Λ, which fits one user's residuals."""
 
-    kind: Literal["ridge", "nearest"] = "ridge"
-    similarity: Literal["learned", "cosine"] = Field(default="learned", description="nearest only")
+    kind: Literal["ridge", "nearest"] = Field(default="ridge", description="ridge (RESUS-RR) or nearest (RESUS-NN)")
+    similarity: Literal["learned", "cosine"] = Field(default="learned", description="nearest only: learned or cosine")
     ridge: float = Field(default=1.0, gt=0, description="ridge only: λ at the start")
-    learn_ridge: bool = Field(default=True, description="ridge only")
+    learn_ridge: bool = Field(default=True, description="ridge only: learn λ, or keep it")
     bias: bool = Field(default=False, description="ridge only: a constant feature")
 
 
@@ -77,20 +81,22 @@ class FusionConfig(Settings):
 class TrainingConfig(Settings):
     """Meta-training of Φ, Λ and β."""
 
-    learning_rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0, description="of Adam")
     scalar_learning_rate: float = Field(default=1e-2, gt=0, description="of λ and β")
     batch_size: int = Field(default=1024, ge=1, description="rows; users are never cut")
-    epochs: int = Field(default=10, ge=1)
-    patience: int = Field(default=2, ge=1)
-    support_sizes: Literal["uniform", "observed"] = "uniform"
+    epochs: int = Field(default=10, ge=1, description="at most")
+    patience: int = Field(default=2, ge=1, description="epochs without a better validation AUC before stopping")
+    support_sizes: Literal["uniform", "observed"] = Field(
+        default="uniform", description="uniform on 1..τ, or as the observed cold users have them"
+    )
     max_support: int | None = Field(default=None, ge=1, description="τ; default: evaluation.max_size")
 
 
 class SplitConfig(Settings):
     """Which users train, validate and test."""
 
-    ratios: tuple[float, float, float] = (7, 2, 1)
-    order: Literal["random", "ascending"] = "random"
+    ratios: tuple[float, float, float] = Field(default=(7, 2, 1), description="train, validation, test")
+    order: Literal["random", "ascending"] = Field(default="random", description="random by seed, or ascending by id")
 
     @model_validator(mode="after")
     def _every_part_has_a_share(self) -> Self:
@@ -102,8 +108,8 @@ class SplitConfig(Settings):
 class EvaluationConfig(Settings):
     """Support sizes 0, step, 2·step, … max_size; the stages are their thirds."""
 
-    max_size: int = Field(default=30, ge=3)
-    step: int = Field(default=1, ge=1)
+    max_size: int = Field(default=30, ge=3, description="the largest support size")
+    step: int = Field(default=1, ge=1, description="between two sizes")
 
     @model_validator(mode="after")
     def _three_stages_fit(self) -> Self:
@@ -129,8 +135,8 @@ class EvaluationConfig(Settings):
 class Config(Settings):
     """All settings of one run."""
 
-    protocol: Protocol = "paper"
-    seed: int = Field(default=1, ge=0)
+    protocol: Protocol = Field(default="paper", description="paper, or authors-release")
+    seed: int = Field(default=1, ge=0, description="draws the user split, the episodes and the weights")
     predictor: PredictorConfig = PredictorConfig()
     encoder: EncoderConfig = EncoderConfig()
     learner: LearnerConfig = LearnerConfig()
@@ -204,7 +210,7 @@ DATA_SETS: dict[str, dict[str, Any]] = {
 def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", file: Path | None = None) -> Config:
     """Defaults, then the protocol's, then the data set's, then the config file's, then `overrides` (dotted keys)."""
     chosen = _read_file(file) if file else {}
-    chosen |= dict(overrides or {})
+    chosen |= _flatten(overrides or {})
     values = dict(PROTOCOLS.get(str(chosen.get("protocol", "paper")), {}))
     values |= DATA_SETS.get(data_set, {})
     values |= chosen
@@ -214,6 +220,12 @@ def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", f
     unknown = [key for key in values if key not in known]
     if unknown:
         raise ConfigError("; ".join(_unknown(key, known) for key in unknown))
+    sections = [key for key in values if any(other.startswith(f"{key}.") for other in known)]
+    if sections:
+        raise ConfigError(
+            f"'{sections[0]}' is a section, not a setting: set one of "
+            + ", ".join(key for key in known if key.startswith(f"{sections[0]}."))
+        )
     try:
         return Config.model_validate(_nest(values))
     except ValidationError as error:
@@ -230,17 +242,17 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
         try:
             parsed[key.strip()] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            raise ConfigError(f"the value of '{key}' cannot be read: {error}") from None
+            raise ConfigError(f"the value of '{key}' cannot be read: {on_one_line(error)}") from None
     return parsed
 
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except FileNotFoundError:
-        raise ConfigError(f"config file {path} does not exist: check the path") from None
+    except OSError as error:
+        raise ConfigError(f"config file {path}: {(error.strerror or '').lower()}; check the path") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config file {path} is not valid YAML: {error}") from None
+        raise ConfigError(f"config file {path} is not valid YAML: {on_one_line(error)}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
     return _flatten(content)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -12,7 +13,18 @@ from typing import Any
 
 from resus.errors import ArtifactError, StorageError
 
-_WRITE_REFUSED = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG, errno.ENOTDIR}
+_WRITE_REFUSED = {
+    errno.EACCES,
+    errno.EDQUOT,
+    errno.EEXIST,
+    errno.EFBIG,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ENOSPC,
+    errno.ENOTDIR,
+    errno.EPERM,
+    errno.EROFS,
+}
 
 
 @contextlib.contextmanager
@@ -87,11 +99,25 @@ def _swap_in(aside: Path, target: Path) -> None:
 
 def _aside(target: Path) -> Path:
     """A sibling name of this process's own; what a killed process left there is swept away first."""
-    for stale in target.parent.glob(f".{target.name}.aside-*"):
+    for stale in target.parent.glob(f".{glob.escape(target.name)}.aside-*"):
         owner = stale.name.rpartition("aside-")[2].partition("-")[0]
-        if owner == str(os.getpid()) or not Path(f"/proc/{owner}").exists():
+        if owner != str(os.getpid()) and _is_running(owner):
+            continue
+        if stale.name.endswith("-old") and not target.exists():
+            stale.rename(target)  # its process was killed between the two renames of a swap
+        else:
             shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     return target.with_name(f".{target.name}.aside-{os.getpid()}")
+
+
+def _is_running(process: str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _fsync(path: Path) -> None:

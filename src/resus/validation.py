@@ -23,13 +23,25 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
+def described_keys(model: type[BaseModel], prefix: str = "") -> list[tuple[str, Any, str]]:
+    """Every dotted key that takes a value, with its default and its meaning."""
+    keys: list[tuple[str, Any, str]] = []
+    for name, field in model.model_fields.items():
+        nested = _nested_model(field.annotation)
+        if nested is not None:
+            keys += described_keys(nested, f"{prefix}{name}.")
+        else:
+            keys.append((prefix + name, field.default, field.description or ""))
+    return keys
+
+
 def nearest_key(wrong: str, known: Iterable[str]) -> str | None:
     """The known key that looks most like `wrong`, by its whole path or by its last part."""
     known = list(known)
     last = wrong.rpartition(".")[2]
     same_last = [key for key in known if key.rpartition(".")[2] == last]
     if same_last:
-        return same_last[0]
+        return max(same_last, key=lambda key: difflib.SequenceMatcher(None, wrong, key).ratio())
     close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
     if close:
         return close[0]
@@ -64,6 +76,11 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
             message = finding["msg"][:1].lower() + finding["msg"][1:]
             findings.append(f"'{key}' is {finding['input']!r}: {message}")
     return "; ".join(findings)
+
+
+def on_one_line(error: Exception) -> str:
+    """A parser's message, which may span lines, as part of one sentence."""
+    return " ".join(str(error).split())
 
 
 def _nested_model(annotation: object) -> type[BaseModel] | None:

@@ -26,16 +26,20 @@ def command(
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see docs/settings.md."
-        ),
+        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see --settings."),
     ] = None,
     predictor_from: Annotated[
         Path | None, typer.Option(help="Take Ψ from this run instead of training it again.")
     ] = None,
+    settings_wanted: Annotated[
+        bool, typer.Option("--settings", help="List every setting with its default, and stop.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
 ) -> None:
     """Learn Ψ from everyone, then the residuals from episodes; the run folder holds all that it takes to repeat it."""
+    if settings_wanted:
+        _list_settings()
+        return
     from resus.artifact import FACTS
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars
@@ -80,3 +84,16 @@ def command(
         + ", ".join(f"{stage} {value:.4f}" for stage, value in best.items())
     )
     console.print(f"run in {folder}; next: resus evaluate {folder}", soft_wrap=True)
+
+
+def _list_settings() -> None:
+    from rich.table import Table
+
+    from resus.cli.console import out as console
+    from resus.config import Config
+    from resus.validation import described_keys
+
+    table = Table("key", "default", "meaning", box=None)
+    for key, default, meaning in described_keys(Config):
+        table.add_row(key, str(default), meaning)
+    console.print(table)
