@@ -1,4 +1,4 @@
-"""Φ, Λ and β from episodes (equation 16); Ψ is frozen, or trained along with them ("w/o pretrain")."""
+"""Φ, Λ and β from episodes (equation 18); Ψ is frozen, or trained along with them ("w/o pretrain")."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Ψ from everyone's events (equation 17): plain supervised learning on the rows of the training users."""
+"""Ψ from everyone's events (equation 19): plain supervised learning on the rows of the training users."""
 
 from collections.abc import Callable, Sequence
 
