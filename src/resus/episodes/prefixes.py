@@ -12,7 +12,7 @@ from resus.data.log import InteractionLog
 from resus.episodes.sampling import order_rows
 from resus.episodes.tensors import Rows
 
-TILE_ROWS = 8192
+TILE_ROWS = 2048
 
 
 @dataclass(frozen=True, eq=False)

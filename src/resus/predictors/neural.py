@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from resus.data.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
 
-SCORING_ROWS = 8192
+SCORING_ROWS = 2048
 
 
 class Predictor(Protocol):

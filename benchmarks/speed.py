@@ -1,0 +1,404 @@
+"""How fast we are: against a naive implementation, against the bare arithmetic, and in seconds and bytes.
+
+    python -m benchmarks.speed            MovieLens-1M, about six minutes on two idle cores
+    python -m benchmarks.speed --quick    a smoke run on a planted world, where no target applies
+
+Every ratio is taken within one run. The naive implementation is too slow for all users, so it and ours work on the
+same seeded sample of users; of ours the best of several repetitions counts, of the naive one the only one.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.memory import cost_of
+from benchmarks.naive import NaiveResus, events_of, score_sizes, train_epoch
+from benchmarks.published import RAW
+from resus import InteractionLog
+from resus.builders import build_model, build_predictor
+from resus.cli.console import progress_bars
+from resus.config import Config, resolve
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.sampling import EpisodeSampler
+from resus.evaluation.metrics import auc
+from resus.evaluation.scoring import score_prefixes
+from resus.files import write_text
+from resus.model import ResidualModel
+from resus.predictors.deepfm import DeepFM
+from resus.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.progress import Progress
+from resus.trainer import METRICS, split_of
+from resus.training.metatrain import metatrain
+from resus.training.pretrain import pretrain
+
+FIGURES = Path("benchmarks/speed.json")
+RESUS = Path(sys.executable).with_name("resus")
+LEARNERS = {"RESUS-RR": "ridge", "RESUS-NN": "nearest"}
+Users = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+console = Console()
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is prepared, and how many users each part of the benchmark takes."""
+
+    prepare: tuple[str, ...]
+    naive_epoch_users: int
+    naive_sizes_users: int
+    epoch_share: float
+    repeats: int
+    judged: bool
+
+
+def _movielens() -> Scale:
+    raw = RAW / "ml-1m"
+    where = ("--path", str(raw)) if raw.is_dir() else ()
+    return Scale(("ml-1m", *where), 100, 16, 0.25, 3, judged=True)
+
+
+QUICK = Scale(("planted", "--set", "users=150", "--set", "events_per_user=40"), 20, 5, 0.5, 2, judged=False)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured number, what it was measured on and, where we promise one, its bound."""
+
+    figure: str
+    on: str
+    measured: float
+    unit: Literal["×", "s", "GB", "rows/s"]
+    least: float | None = None
+    most: float | None = None
+
+    @property
+    def target(self) -> str:
+        if self.least is not None:
+            return f"at least {self.least:g} {self.unit}"
+        return "" if self.most is None else f"at most {self.most:g} {self.unit}"
+
+    @property
+    def verdict(self) -> str:
+        if not self.target:
+            return ""
+        met = (self.least is None or self.measured >= self.least) and (self.most is None or self.measured <= self.most)
+        return "met" if met else "MISSED"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A log and everything that is timed on it."""
+
+    log: InteractionLog
+    scale: Scale
+    progress: Progress
+
+    @cached_property
+    def configs(self) -> dict[str, Config]:
+        return {name: resolve({"learner.kind": kind}, data_set=self.log.name) for name, kind in LEARNERS.items()}
+
+    @cached_property
+    def train_users(self) -> Users:
+        return split_of(self.configs["RESUS-RR"], self.log).train
+
+    @cached_property
+    def test_users(self) -> Users:
+        return split_of(self.configs["RESUS-RR"], self.log).test
+
+    def population(self, part: str, users: Users) -> tuple[str, int]:
+        """Some users in words, and their rows."""
+        rows = int(self.log.lengths[users].sum())
+        return f"{len(users):,} {part} users, {rows:,} rows", rows
+
+    def parts(self, name: str) -> tuple[NeuralPredictor, ResidualModel]:
+        """Fresh weights: how fast they are does not depend on what they learned."""
+        torch.manual_seed(1)
+        predictor = build_predictor(self.configs[name], self.log.features)
+        assert isinstance(predictor, NeuralPredictor)
+        return predictor, build_model(self.configs[name], self.log.features)
+
+    def sampler(self, name: str, users: Users) -> EpisodeSampler:
+        config = self.configs[name]
+        return EpisodeSampler(
+            self.log,
+            users,
+            max_size=config.max_support,
+            batch_size=config.training.batch_size,
+            sizes=config.training.support_sizes,
+            seed=config.seed,
+        )
+
+    def predictor_epoch(self, users: Users) -> Callable[[], object]:
+        """One epoch of Ψ over the users' rows."""
+        config = self.configs["RESUS-RR"].predictor
+        return partial(
+            pretrain,
+            self.parts("RESUS-RR")[0],
+            self.log,
+            self.log.rows_of(users),
+            validate=lambda: 0.0,
+            learning_rate=config.learning_rate,
+            batch_size=config.batch_size,
+            epochs=1,
+            patience=1,
+            seed=1,
+        )
+
+    def residual_epoch(self, name: str, users: Users) -> Callable[[], object]:
+        """One meta-training epoch over the users' rows; Ψ's logits are computed here, as a run does once."""
+        config = self.configs[name].training
+        predictor, model = self.parts(name)
+        rows = self.log.rows_of(users)
+        basis = np.full(self.log.n_rows, np.nan, dtype=np.float32)
+        basis[rows] = logits_of_rows(predictor, self.log, rows)
+        return partial(
+            metatrain,
+            model,
+            basis,
+            self.log,
+            self.sampler(name, users),
+            validate=lambda: 0.0,
+            learning_rate=config.learning_rate,
+            scalar_learning_rate=config.scalar_learning_rate,
+            epochs=1,
+            patience=1,
+        )
+
+    def all_sizes(self, name: str, users: Users) -> Callable[[], list[float]]:
+        """From raw rows to the AUC of every support size."""
+        predictor, model = self.parts(name)
+        sizes = self.configs[name].evaluation.sizes[1:]
+
+        def work() -> list[float]:
+            ordered = OrderedUsers.of(self.log, users, seed=1)
+            basis = logits_of_rows(predictor, self.log, ordered.rows)
+            logits = score_prefixes(model, self.log, ordered, basis, sizes)
+            labels, positions = self.log.labels[ordered.rows], ordered.positions
+            queries = [positions >= size for size in sizes]
+            return [auc(labels[query], logits[query, column]) for column, query in enumerate(queries)]
+
+        return work
+
+    def naive_epoch(self, name: str, users: Users) -> Callable[[], None]:
+        """The same queries with the same supports as in our first epoch."""
+        config = self.configs[name]
+        batches = self.sampler(name, users).epoch(0)
+        firsts = np.concatenate([batch.rows[np.cumsum(batch.lengths) - batch.lengths] for batch in batches])
+        owners = np.searchsorted(self.log.offsets, firsts, side="right") - 1
+        return partial(
+            train_epoch,
+            NaiveResus(*self.parts(name)),
+            events_of(self.log, users),
+            pd.Series(np.concatenate([batch.support_sizes for batch in batches]), index=owners),
+            slots=config.max_support,
+            learning_rate=config.training.learning_rate,
+            progress=self.progress,
+        )
+
+    def naive_sizes(self, name: str, users: Users) -> Callable[[], list[float]]:
+        naive, events, largest = (
+            NaiveResus(*self.parts(name)),
+            events_of(self.log, users),
+            self.configs[name].max_support,
+        )
+        sizes = range(1, largest + 1)
+        return lambda: [found for _, found in score_sizes(naive, events, sizes, slots=largest, progress=self.progress)]
+
+    def matrix_products(self, users: Users) -> Callable[[], None]:
+        """The products that an epoch of Ψ cannot do without: per layer one forward, two backward; nothing else."""
+        predictor = self.parts("RESUS-RR")[0]
+        batch = self.configs["RESUS-RR"].predictor.batch_size
+        assert isinstance(predictor.encoder, DeepFM)
+        weights = [module.weight.detach() for module in predictor.modules() if isinstance(module, torch.nn.Linear)]
+        inputs = [torch.randn(batch, weight.shape[1]) for weight in weights]
+        outputs = [torch.randn(batch, weight.shape[0]) for weight in weights]
+        to_weights, to_inputs = [w.clone() for w in weights], [x.clone() for x in inputs]
+
+        def work() -> None:
+            for _ in range(int(self.log.lengths[users].sum()) // batch):
+                for x, w, y, dw, dx in zip(inputs, weights, outputs, to_weights, to_inputs, strict=True):
+                    torch.mm(x, w.T, out=y)
+                    torch.mm(y.T, x, out=dw)
+                    torch.mm(y, w, out=dx)
+
+        return work
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Print every promised figure of speed and memory.")
+    parser.add_argument("--quick", action="store_true", help="a smoke run on a planted world; no target applies")
+    parser.add_argument("--out", type=Path, help=f"where the figures go as JSON lines [default: {FIGURES}, or nowhere]")
+    chosen = parser.parse_args()
+    scale = QUICK if chosen.quick else _movielens()
+    out = chosen.out or (None if chosen.quick else FIGURES)
+    with progress_bars() as progress, tempfile.TemporaryDirectory() as folder:
+        figures = _measure(scale, Path(folder), progress)
+    lines = [_line(figure, scale) for figure in figures]
+    _show(lines, f"{scale.prepare[0]}, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    if out:
+        write_text(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+
+
+def _measure(scale: Scale, folder: Path, progress: Progress) -> list[Figure]:
+    figures = [_help_time(progress), *_commands(scale, folder, progress)]
+    bench = Bench(InteractionLog.open(folder / "log"), scale, progress)
+    figures += _our_epochs(bench)
+    figures += _our_sizes(bench)
+    for name in LEARNERS:
+        figures += _against_naive(bench, name)
+    return sorted(figures, key=lambda figure: not figure.target)
+
+
+def _help_time(progress: Progress) -> Figure:
+    seconds = []
+    for done in range(10):
+        progress("resus --help", done, 10)
+        seconds.append(_timed(partial(subprocess.run, [RESUS, "--help"], check=True, stdout=subprocess.DEVNULL))[0])
+    progress("resus --help", 10, 10)
+    return Figure("resus --help", "median of 10 processes", statistics.median(seconds), "s", most=0.3)
+
+
+def _commands(scale: Scale, folder: Path, progress: Progress) -> list[Figure]:
+    """Real commands, each in a process of its own: prepare, then one epoch of each stage, then the evaluation."""
+    short = ("--set", "predictor.epochs=1", "--set", "training.epochs=1")
+    log, ridge, nearest = (str(folder / name) for name in ("log", "ridge", "nearest"))
+    commands = {
+        "prepare": ("prepare", *scale.prepare, "--out", log),
+        "train RESUS-RR": ("train", log, "--out", ridge, "--learner", "ridge", *short),
+        "evaluate RESUS-RR": ("evaluate", ridge),
+        "train RESUS-NN": ("train", log, "--out", nearest, "--learner", "nearest", "--predictor-from", ridge, *short),
+        "evaluate RESUS-NN": ("evaluate", nearest),
+    }
+    figures = []
+    for name, command in commands.items():
+        progress(f"resus {name}", 0, 1)
+        cost = cost_of(str(RESUS), *command)
+        figures.append(
+            Figure(f"resus {name}: peak memory", "the whole data set", cost.peak_bytes / 1e9, "GB", most=2.0)
+        )
+        if "train" not in name:
+            figures.append(Figure(f"resus {name}", "the whole data set", cost.seconds, "s"))
+        progress(f"resus {name}", 1, 1)
+    for name, run in (("RESUS-RR", ridge), ("RESUS-NN", nearest)):
+        for line in map(json.loads, (Path(run) / METRICS).read_text().splitlines()):
+            what = "Ψ" if line["stage"] == "predictor" else name
+            figures.append(Figure(f"{what}: epoch and validation", "all training users", line["seconds"], "s"))
+    return figures
+
+
+def _our_epochs(bench: Bench) -> list[Figure]:
+    users = _sample(bench.train_users, round(bench.scale.epoch_share * len(bench.train_users)))
+    works = {
+        "bare matrix products of Ψ": bench.matrix_products(users),
+        "Ψ": bench.predictor_epoch(users),
+        **{name: bench.residual_epoch(name, users) for name in LEARNERS},
+    }
+    seconds = _best(works, bench, "our epochs")
+    on, rows = bench.population("training", users)
+    figures = [
+        Figure("epoch of RESUS-RR over epoch of Ψ", on, seconds["RESUS-RR"] / seconds["Ψ"], "×", most=1.7),
+        Figure(
+            "epoch of Ψ over its bare matrix products", on, seconds["Ψ"] / next(iter(seconds.values())), "×", most=2
+        ),
+    ]
+    for name, spent in seconds.items():
+        figures.append(Figure(f"{name}: epoch", on, spent, "s"))
+        figures.append(Figure(f"{name}: speed of an epoch", on, rows / spent, "rows/s"))
+    return figures
+
+
+def _our_sizes(bench: Bench) -> list[Figure]:
+    users = bench.test_users
+    on, rows = bench.population("test", users)
+    seconds = _best({name: bench.all_sizes(name, users) for name in LEARNERS}, bench, "our support sizes")
+    figures = []
+    for name, spent in seconds.items():
+        figures.append(Figure(f"{name}: all support sizes", on, spent, "s"))
+        figures.append(Figure(f"{name}: speed at all support sizes", on, rows / spent, "rows/s"))
+    return figures
+
+
+def _against_naive(bench: Bench, name: str) -> list[Figure]:
+    """Ours includes what a run does once and the naive epoch each time: Ψ's logits of all rows."""
+    trained = _sample(bench.train_users, bench.scale.naive_epoch_users)
+    tested = _sample(bench.test_users, bench.scale.naive_sizes_users)
+    sizes = bench.all_sizes(name, tested)
+    ours = _best(
+        {"epoch": lambda: bench.residual_epoch(name, trained)(), "sizes": sizes}, bench, f"{name} on the naive's users"
+    )
+    naive_epoch, _ = _timed(bench.naive_epoch(name, trained))
+    naive_sizes, aucs = _timed(bench.naive_sizes(name, tested))
+    assert np.allclose(aucs, sizes(), atol=1e-3), "the naive implementation and ours must give the same AUCs"
+    figures = []
+    for what, naive, mine, on, least in (
+        ("epoch", naive_epoch, ours["epoch"], bench.population("training", trained)[0], 25),
+        ("all support sizes", naive_sizes, ours["sizes"], bench.population("test", tested)[0], 300),
+    ):
+        figures.append(Figure(f"{name}: {what}, naive", on, naive, "s"))
+        figures.append(Figure(f"{name}: {what}, ours", on, mine, "s"))
+        figures.append(Figure(f"{name}: {what}, naive over ours", on, naive / mine, "×", least=least))
+    return figures
+
+
+def _sample(users: Users, count: int) -> Users:
+    return np.sort(np.random.default_rng(1).choice(users, size=count, replace=False))
+
+
+def _best(works: Mapping[str, Callable[[], object]], bench: Bench, task: str) -> dict[str, float]:
+    """The least seconds of each; the repetitions alternate, so that a change of the machine's pace meets all alike."""
+    found = dict.fromkeys(works, float("inf"))
+    turns = [name for _ in range(bench.scale.repeats) for name in works]
+    for done, name in enumerate(turns):
+        bench.progress(task, done, len(turns))
+        found[name] = min(found[name], _timed(works[name])[0])
+    bench.progress(task, len(turns), len(turns))
+    return found
+
+
+def _timed(work: Callable[[], Result]) -> tuple[float, Result]:
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def _show(lines: list[dict[str, str | float]], title: str) -> None:
+    table = Table(title=title)
+    for column in ("figure", "on", "measured", "target", ""):
+        table.add_column(column, justify="right" if column == "measured" else "left")
+    colours = {"met": "green", "MISSED": "red"}
+    for line in lines:
+        verdict = Text(str(line["verdict"]), colours.get(str(line["verdict"]), ""))
+        measured = f"{_readable(float(line['measured']))} {line['unit']}"
+        table.add_row(str(line["figure"]), str(line["on"]), measured, str(line["target"]), verdict)
+    console.print(table)
+
+
+def _readable(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _line(figure: Figure, scale: Scale) -> dict[str, str | float]:
+    promised = {"target": figure.target, "verdict": figure.verdict} if scale.judged else {"target": "", "verdict": ""}
+    measured = float(f"{figure.measured:.4g}")
+    return {"figure": figure.figure, "on": figure.on, "measured": measured, "unit": figure.unit, **promised}
+
+
+if __name__ == "__main__":
+    main()
