@@ -1,5 +1,7 @@
 """A trained model on disk: `model.safetensors` and `artifact.json`, and nothing that executes."""
 
+import hashlib
+import json
 import platform
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +49,7 @@ class Artifact:
             "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
             "weights_sha256": sha256_of(folder / WEIGHTS),
         }
-        write_json(folder / FACTS, facts)
+        write_json(folder / FACTS, facts | {"facts_sha256": _hash(facts)})
 
     def part(self, name: str) -> dict[str, Tensor]:
         """The tensors of one part, `predictor` or `model`."""
@@ -67,18 +69,19 @@ class Artifact:
         facts = read_json(folder / FACTS)
         if not isinstance(facts, dict) or facts.get("format") != FORMAT or "weights_sha256" not in facts:
             raise ArtifactError(f"{folder / FACTS} is not a resus artifact of format {FORMAT}: train again")
+        if facts.pop("facts_sha256", None) != _hash(facts):
+            raise ArtifactError(f"{folder / FACTS} was changed after it was written: restore it, or train again")
         tensors, _ = load_tensors(folder / WEIGHTS)
         if sha256_of(folder / WEIGHTS) != facts["weights_sha256"]:
             raise ArtifactError(f"{folder / WEIGHTS} is not the file that {FACTS} describes: train again")
         try:
-            return cls(
-                config=Config.model_validate(facts["config"]),
-                features=FeatureMap.from_json(facts["features"]),
-                tensors=tensors,
-                log=facts["log"],
-                history=facts["history"],
-            )
+            config = Config.model_validate(facts["config"])
         except ValidationError as error:
-            raise ArtifactError(f"{folder / FACTS}: {sentence_of(error, Config)}: train again") from None
-        except (KeyError, TypeError) as error:
-            raise ArtifactError(f"{folder / FACTS} is damaged ({error!r}): train again") from None
+            raise ArtifactError(
+                f"{folder / FACTS} is of another version of resus ({sentence_of(error, Config)}): train again"
+            ) from None
+        return cls(config, FeatureMap.from_json(facts["features"]), tensors, facts["log"], facts["history"])
+
+
+def _hash(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

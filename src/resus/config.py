@@ -115,7 +115,8 @@ class EvaluationConfig(Settings):
     def _three_stages_fit(self) -> Self:
         if self.max_size // self.step < 3:
             raise ValueError(
-                f"evaluation.max_size={self.max_size} with step={self.step} leaves no three sizes for three stages"
+                f"evaluation.max_size={self.max_size} with evaluation.step={self.step} leaves no three sizes for "
+                "three stages: choose a smaller step"
             )
         return self
 
@@ -238,11 +239,11 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         if not equals or not key.strip():
-            raise ConfigError(f"'{assignment}' is not of the form key=value, such as learner.kind=nearest")
+            raise ConfigError(f"{assignment!r} is not of the form key=value, such as learner.kind=nearest")
         try:
             parsed[key.strip()] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise ConfigError(f"the value of '{key}' cannot be read: {on_one_line(error)}") from None
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: such as a date of month 13
+            raise ConfigError(f"the value of {key!r} cannot be read: {on_one_line(error)}") from None
     return parsed
 
 
@@ -251,7 +252,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise ConfigError(f"config file {path}: {(error.strerror or '').lower()}; check the path") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"config file {path} is not valid YAML: {on_one_line(error)}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
@@ -281,4 +282,4 @@ def _nest(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unknown(key: str, known: list[str]) -> str:
     nearest = nearest_key(key, known)
-    return f"unknown key '{key}'" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")
+    return f"unknown key {key!r}" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")

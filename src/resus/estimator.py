@@ -7,9 +7,9 @@ from typing import Any, Self
 import polars as pl
 import torch
 
-from resus.artifact import Artifact
+from resus.artifact import FACTS, Artifact
 from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import Config, resolve
+from resus.config import PREDICTOR_NAMES, Config, resolve
 from resus.data.features import FeatureMap
 from resus.data.frames import as_frame, like
 from resus.data.log import InteractionLog
@@ -49,7 +49,10 @@ class Resus:
             "protocol": protocol,
             "seed": seed,
         }
-        self._overrides = {**{key: value for key, value in named.items() if value is not None}, **(settings or {})}
+        self._overrides: dict[str, Any] | None = {
+            **{key: value for key, value in named.items() if value is not None},
+            **(settings or {}),
+        }
         self.config: Config = resolve(self._overrides)
         self._trained: Trained | None = None
         self._features: FeatureMap | None = None
@@ -59,7 +62,7 @@ class Resus:
     def from_config(cls, config: Config) -> Self:
         """With all settings given."""
         model = cls()
-        model.config, model._overrides = config, {}
+        model.config, model._overrides = config, None
         return model
 
     @property
@@ -85,9 +88,11 @@ class Resus:
         path = Path(log) if isinstance(log, str | Path) else None
         opened = InteractionLog.open(path) if path else log
         assert isinstance(opened, InteractionLog)
-        if self._overrides:
+        if self._overrides is not None:
             self.config = resolve(self._overrides, data_set=opened.name)
         kept = Path(folder) if folder is not None else None
+        if kept is not None and (kept / FACTS).is_file():
+            return self._take_finished(kept, opened, resume)
         pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
         self._trained = train(self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress)
         self._features = opened.features
@@ -112,7 +117,10 @@ class Resus:
         progress: Progress = silent,
     ) -> Results:
         """Results by support size and stage on users never trained on; `against` adds models beside this one."""
-        return Resus.compare({self.name: self, **(against or {})}, log, part=part, base=base, progress=progress)
+        others = dict(against or {})
+        if self.name in others:
+            raise ConfigError(f"two models are named '{self.name}': give the other one another name")
+        return Resus.compare({self.name: self, **others}, log, part=part, base=base, progress=progress)
 
     @staticmethod
     def compare(
@@ -130,6 +138,8 @@ class Resus:
         predictors: dict[str, AnyPredictor] = {}
         for name, model in models.items():
             first._check_comparable(model, opened)
+            if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
+                raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
             trained, predictor = model._fitted(), None
             if model.config.predictor.kind != "none":
                 predictor = model.config.predictor_name
@@ -177,11 +187,7 @@ class Resus:
     def load(cls, folder: Path | str) -> Self:
         """Read what `save` or `resus train` wrote."""
         artifact = Artifact.load(Path(folder))
-        model = cls.from_config(artifact.config)
-        model._trained = _rebuild(artifact)
-        model._features = artifact.features
-        model._log_facts = artifact.log
-        return model
+        return cls.from_config(artifact.config)._take(artifact)
 
     @property
     def log_path(self) -> Path:
@@ -195,6 +201,24 @@ class Resus:
         if self._trained is None:
             raise ArtifactError("the model is not fitted yet: call fit(log), or resus.load(folder)")
         return self._trained
+
+    def _take(self, artifact: Artifact) -> Self:
+        self._trained = _rebuild(artifact)
+        self._features = artifact.features
+        self._log_facts = artifact.log
+        return self
+
+    def _take_finished(self, folder: Path, log: InteractionLog, resume: bool) -> Self:
+        """A run that is done is neither repeated nor overwritten."""
+        if not resume:
+            raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
+        artifact = Artifact.load(folder)
+        if artifact.config != self.config or artifact.log["hash"] != log.content_hash:
+            raise ArtifactError(
+                f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
+            )
+        forget_checkpoints(folder)
+        return self._take(artifact)
 
     def _take_predictor(self, source: "Resus", log: InteractionLog) -> AnyPredictor:
         """The Ψ of another run, if it was learned on the same training users with the same settings."""

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -134,8 +135,10 @@ def storage_errors(target: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in _WRITE_REFUSED:
+        in_words = re.search(r"\(os error (\d+)\)", str(error))  # as polars, written in Rust, says it
+        number = int(in_words[1]) if in_words else error.errno or 0
+        if number not in _WRITE_REFUSED:
             raise
         raise StorageError(
-            f"cannot write {target}: {os.strerror(error.errno or 0).lower()}; free some space or choose another place"
+            f"cannot write {target}: {os.strerror(number).lower()}; free some space or choose another place"
         ) from error

@@ -26,7 +26,7 @@ class ResidualModel(nn.Module):
         users, slots = batch.support.shape
         places = batch.support.flatten()
         answers = self.learner(
-            encoded.index_select(0, places).view(users, slots, -1),
+            encoded.index_select(0, places).view(users, slots, encoded.shape[1]),
             batch.mask,
             residuals.index_select(0, places).view(users, slots),
             encoded.index_select(0, batch.query),

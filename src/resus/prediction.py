@@ -1,5 +1,6 @@
 """Scores for users whom nobody trained on: a table of what they did, a table of what to score."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,13 +10,16 @@ import polars as pl
 import torch
 
 from resus.data.features import FeatureMap, as_text
+from resus.data.times import as_times
 from resus.episodes.tensors import Features
 from resus.errors import DataError
 from resus.model import ResidualModel
 from resus.predictors.neural import Predictor
 
 Floats = npt.NDArray[np.float32]
-TILE_USERS = 512
+TILE_ROWS = 8192
+TILE_CELLS = 1 << 24  # of a tile's supports and their Gram matrices: long histories must not fill the memory
+ENCODED_WIDTH = 512  # cells that a support row takes at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,92 +52,90 @@ def predict(
     columns: Columns,
 ) -> Prediction:
     """Each query is answered from its own user's support rows; a user without any gets Ψ's answer."""
-    known = _Side.of(support, features, columns, predictor, model, "the support")
-    asked = _Side.of(query, features, columns, predictor, model, "the query")
+    users, asked_users = _users(support, columns, "the support"), _users(query, columns, "the query")
     labels = _labels(support, columns)
-    order = _by_user(known.users, support, columns)
-    sorted_users = known.users.gather(order)
-    starts = sorted_users.search_sorted(asked.users, side="left").to_numpy().astype(np.int64)
-    counts = sorted_users.search_sorted(asked.users, side="right").to_numpy().astype(np.int64) - starts
+    order = _by_user(users, support, columns)
+    known = _encode(features, support[order], "the support")
+    asked = _encode(features, query, "the query")
+    residuals = torch.from_numpy(labels[order]) - predictor.logits(known).sigmoid()
+    encoded = model.encoder(known)
+    sorted_users = users.gather(order)
+    starts = sorted_users.search_sorted(asked_users, side="left").to_numpy().astype(np.int64)
+    counts = sorted_users.search_sorted(asked_users, side="right").to_numpy().astype(np.int64) - starts
 
-    added = np.zeros(len(asked.users), dtype=np.float32)
-    residuals = torch.from_numpy(labels[order]) - known.basis[torch.from_numpy(order)].sigmoid()
-    encoded = known.encoded[torch.from_numpy(order)]
-    personal = np.flatnonzero(counts)
-    first_of_user, user_of_query = np.unique(starts[personal], return_inverse=True)
-    size_of_user = np.zeros(len(first_of_user), dtype=np.int64)
-    size_of_user[user_of_query] = counts[personal]
-    for first in range(0, len(first_of_user), TILE_USERS):
-        users = slice(first, first + TILE_USERS)
-        sizes = size_of_user[users]
-        mask = np.arange(sizes.max())[None, :] < sizes[:, None]
-        slots = torch.from_numpy(first_of_user[users][:, None] + np.where(mask, np.arange(sizes.max())[None, :], 0))
-        of_tile = np.flatnonzero((user_of_query >= first) & (user_of_query < first + TILE_USERS))
-        owner = torch.from_numpy(user_of_query[of_tile] - first)
-        answers = model.learner(
-            encoded[slots],
-            torch.from_numpy(mask),
-            residuals[slots],
-            asked.encoded[torch.from_numpy(personal[of_tile])],
-            owner,
-        )
-        added[personal[of_tile]] = model.fusion(answers, torch.from_numpy(sizes)[owner]).numpy()
-    basis = asked.basis.numpy()
+    basis = np.empty(query.height, dtype=np.float32)
+    added = np.zeros(query.height, dtype=np.float32)
+    for rows in _tiles(counts, starts):
+        tile = asked.take(rows)
+        basis[rows] = predictor.logits(tile).numpy()
+        if counts[rows[-1]]:
+            first, owner = np.unique(starts[rows], return_inverse=True)
+            sizes = np.zeros(len(first), dtype=np.int64)
+            sizes[owner] = counts[rows]
+            mask = np.arange(sizes.max())[None, :] < sizes[:, None]
+            slots = torch.from_numpy(np.where(mask, first[:, None] + np.arange(sizes.max())[None, :], 0))
+            answers = model.learner(
+                encoded[slots], torch.from_numpy(mask), residuals[slots], model.encoder(tile), torch.from_numpy(owner)
+            )
+            added[rows] = model.fusion(answers, torch.from_numpy(counts[rows])).numpy()
     probability = torch.from_numpy(basis + added).sigmoid().numpy()
     return Prediction(probability, basis, added, counts)
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """Support or query rows, seen through Ψ and Φ."""
+def _tiles(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+    """Query rows: those without support first, then whole users with supports of similar size, each in one tile."""
+    order = np.lexsort((starts, counts))
+    strangers, rows = np.split(order, [int(np.searchsorted(counts[order], 1))])
+    for begin in range(0, len(strangers), TILE_ROWS):
+        yield strangers[begin : begin + TILE_ROWS]
+    edges = np.append(np.flatnonzero(np.diff(starts[rows], prepend=-1)), len(rows))
+    sizes = counts[rows[edges[:-1]]]
+    first = 0
+    while first < len(sizes):
+        window = sizes[first : first + TILE_ROWS]
+        cells = np.arange(1, len(window) + 1) * window * np.maximum(window, ENCODED_WIDTH)
+        asked = edges[first + 1 : first + 1 + len(window)] - edges[first]
+        last = first + max(1, int(((cells <= TILE_CELLS) & (asked <= TILE_ROWS)).sum()))
+        yield rows[edges[first] : edges[last]]
+        first = last
 
-    users: pl.Series
-    basis: torch.Tensor
-    encoded: torch.Tensor
 
-    @classmethod
-    def of(
-        cls,
-        frame: pl.DataFrame,
-        features: FeatureMap,
-        columns: Columns,
-        predictor: Predictor,
-        model: ResidualModel,
-        where: str,
-    ) -> "_Side":
-        if columns.user not in frame.columns:
-            raise DataError(f"{where} has no column '{columns.user}', which says whose rows these are")
-        ids, weights = features.encode(frame, where)
-        users = as_text(frame[columns.user])
-        if users.null_count():
-            row = int(users.is_null().arg_true()[0])
-            raise DataError(f"{where}, column '{columns.user}', row {row + 1}: the user is empty; fill it in")
-        tensors = Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
-        if frame.height == 0:
-            width = int(model.encoder.width)  # type: ignore[arg-type]
-            return cls(users, torch.zeros(0), torch.zeros(0, width))
-        return cls(users, predictor.logits(tensors), model.encoder(tensors))
+def _encode(features: FeatureMap, frame: pl.DataFrame, where: str) -> Features:
+    ids, weights = features.encode(frame, where)
+    return Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
+
+
+def _users(frame: pl.DataFrame, columns: Columns, where: str) -> pl.Series:
+    if columns.user not in frame.columns:
+        raise DataError(f"{where} has no column '{columns.user}', which says whose rows these are")
+    users = as_text(frame[columns.user])
+    empty = users.is_null() | (users == "")
+    if empty.any():
+        row = int(empty.arg_true()[0])
+        raise DataError(f"{where}, column '{columns.user}', row {row + 1}: the user is empty; fill it in")
+    return users
 
 
 def _labels(support: pl.DataFrame, columns: Columns) -> Floats:
     if columns.label not in support.columns:
         raise DataError(f"the support has no column '{columns.label}': it must say what the user did with each row")
-    labels = support[columns.label].cast(pl.Float64, strict=False)
+    labels = support[columns.label].cast(pl.Float64, strict=False).fill_nan(None)
     if columns.label_threshold is not None:
         labels = (labels >= columns.label_threshold).cast(pl.Float64)
     bad = ~labels.is_in([0.0, 1.0]).fill_null(False)
     if bad.any():
         row = int(bad.arg_true()[0])
+        wanted = "0 or 1" if columns.label_threshold is None else "a number"
         raise DataError(
             f"the support, column '{columns.label}', row {row + 1}: "
-            f"{support[columns.label][row]!r} is not 0 or 1; mend it"
+            f"{support[columns.label][row]!r} is not {wanted}; mend it"
         )
     return labels.to_numpy().astype(np.float32)
 
 
 def _by_user(users: pl.Series, support: pl.DataFrame, columns: Columns) -> npt.NDArray[np.int64]:
-    """Rows by user, and by time where it is given: learners are free to weigh recent events."""
+    """Rows by user, and by time where it is given: a learner may weigh recent events."""
     keys: dict[str, Any] = {"user": users}
     if columns.time and columns.time in support.columns:
-        keys["time"] = support[columns.time]
+        keys["time"] = as_times(support[columns.time])
     return pl.DataFrame(keys).with_row_index().sort([*keys, "index"])["index"].to_numpy().astype(np.int64)

@@ -1,5 +1,6 @@
 """A whole run: split the users, learn Ψ, then Φ, Λ and β, each stage resumable."""
 
+import hashlib
 import json
 import shutil
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import safetensors.torch
 import torch
 
 from resus.builders import AnyPredictor, build_model, build_predictor
@@ -19,7 +21,7 @@ from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.metrics import auc
 from resus.evaluation.scoring import score_prefixes
-from resus.files import write_text
+from resus.files import read_json, write_json, write_text
 from resus.model import ResidualModel
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.neural import NeuralPredictor, logits_of_rows
@@ -31,6 +33,7 @@ from resus.training.pretrain import pretrain
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
+CLAIM = "run.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +63,9 @@ def train(
 
     With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is.
     """
-    _check(config, log)
+    _check(config, log, pretrained)
     run = _Run(config, log, folder, progress)
-    run.open(resume)
+    run.open(resume, pretrained)
     torch.manual_seed(config.seed)
     predictor = pretrained or build_predictor(config, log.features)
     model = build_model(config, log.features)
@@ -93,21 +96,38 @@ class _Run:
         self.split = split_of(self.config, self.log)
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
+        self.sampler = EpisodeSampler(
+            self.log,
+            self.split.train,
+            max_size=self.config.max_support,
+            batch_size=self.config.training.batch_size,
+            sizes=self.config.training.support_sizes,
+            seed=self.config.seed,
+        )
+        self._refuse_one_label()
         self.fingerprint = self.config.fingerprint(self.log.content_hash)
 
     @property
     def history(self) -> list[dict[str, Any]]:
         return [line for lines in self.histories.values() for line in lines]
 
-    def open(self, resume: bool) -> None:
+    def open(self, resume: bool, pretrained: AnyPredictor | None) -> None:
         """Start a run folder, or go on in one; never mix two runs."""
         if self.folder is None:
             return
-        if (self.folder / CHECKPOINTS).exists() and not resume:
+        path = self.folder / CHECKPOINTS / CLAIM
+        claim = {"fingerprint": self.fingerprint, "predictor_from": _hash_of(pretrained) if pretrained else None}
+        if not path.is_file():
+            write_json(path, claim)
+        elif not resume:
             raise ArtifactError(
                 f"{self.folder} holds an unfinished run: go on with --resume, or choose another folder with --out"
             )
-        write_text(self.folder / CHECKPOINTS / "run.json", json.dumps({"fingerprint": self.fingerprint}))
+        elif read_json(path) != claim:
+            raise ArtifactError(
+                f"{self.folder} holds an unfinished run with other settings or other data: "
+                "use the same ones, or choose another folder with --out"
+            )
 
     def learn_predictor(self, predictor: AnyPredictor) -> None:
         rows = self.log.rows_of(self.split.train)
@@ -147,19 +167,11 @@ class _Run:
 
     def _metatrain(self, model: ResidualModel, basis: Any, validation_basis: Any) -> None:
         chosen = self.config.training
-        sampler = EpisodeSampler(
-            self.log,
-            self.split.train,
-            max_size=self.config.max_support,
-            batch_size=chosen.batch_size,
-            sizes=chosen.support_sizes,
-            seed=self.config.seed,
-        )
         state = metatrain(
             model,
             basis,
             self.log,
-            sampler,
+            self.sampler,
             validate=lambda: self._validation_auc(model, validation_basis()),
             learning_rate=chosen.learning_rate,
             scalar_learning_rate=chosen.scalar_learning_rate,
@@ -177,9 +189,17 @@ class _Run:
         logits = score_prefixes(model, self.log, self.validation, basis, sizes)
         labels, positions = self.log.labels[self.validation.rows], self.validation.positions
         aucs = [auc(labels[positions >= k], logits[positions >= k, j]) for j, k in enumerate(sizes)]
-        if np.isnan(aucs).all():
-            raise DataError("no validation user has both labels beyond its support: give more or longer users")
         return float(np.nanmean(aucs))
+
+    def _refuse_one_label(self) -> None:
+        """Of all support sizes the smallest leaves the most queries: where it can be validated, so can training."""
+        smallest = self.config.evaluation.sizes[1]
+        labels = self.log.labels[self.validation.rows][self.validation.positions >= smallest]
+        if len(np.unique(labels)) < 2:
+            raise DataError(
+                f"the {len(self.validation.users)} validation users do not have both labels after their first "
+                f"{smallest} rows: give more or longer users, or other 'split.ratios'"
+            )
 
     def _boost(self, predictor: GradientBoosting, rows: Any, held_out: Any) -> None:
         keeper = self._keeper("predictor")
@@ -207,7 +227,15 @@ class _Run:
             write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in self.history))
 
 
-def _check(config: Config, log: InteractionLog) -> None:
+def _hash_of(predictor: AnyPredictor) -> str:
+    return hashlib.sha256(safetensors.torch.save(dict(predictor.state_dict()))).hexdigest()
+
+
+def _check(config: Config, log: InteractionLog, pretrained: AnyPredictor | None) -> None:
+    if pretrained is not None and not config.predictor.pretrain:
+        raise ConfigError(
+            "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
+        )
     prepared = log.manifest.get("protocol")
     if prepared is not None and prepared != config.protocol:
         raise ConfigError(

@@ -21,6 +21,11 @@ out = Console(soft_wrap=False)
 err = Console(stderr=True)
 
 
+def say(text: str) -> None:
+    """A line as it is: paths and names may hold brackets, which rich would take for markup."""
+    out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 @contextlib.contextmanager
 def progress_bars() -> Iterator[ProgressCall]:
     """One line per task, with an estimate; a task's line stays when the next one begins."""

@@ -13,21 +13,24 @@ def command(
     ] = None,
 ) -> None:
     """Explain everything that is wrong with an input, with row and column, and what to do about it."""
+    from rich.markup import escape
     from rich.table import Table
 
     from resus.cli.console import out as console
+    from resus.cli.console import say
     from resus.data.doctor import diagnose
     from resus.data.schema import TableSchema
 
     problems = diagnose(path, TableSchema.read(schema) if schema else None)
     if not problems:
-        console.print(f"{path}: nothing wrong found; 'resus prepare' will take it", soft_wrap=True)
+        say(f"{path}: nothing wrong found; 'resus prepare' will take it")
         return
     table = Table("file", "row", "column", "what is wrong", "what to do", show_lines=True)
     for problem in problems:
         row = "" if problem.row is None else f"{problem.row:,}"
-        table.add_row(Path(problem.where).name, row, problem.column or "", problem.what, problem.fix)
+        cells = (Path(problem.where).name, row, problem.column or "", problem.what, problem.fix)
+        table.add_row(*map(escape, cells))
     console.print(table)
     noun = "problem" if len(problems) == 1 else "problems"
-    console.print(f"{len(problems)} {noun} in {path}", soft_wrap=True)
+    say(f"{len(problems)} {noun} in {path}")
     raise typer.Exit(2)

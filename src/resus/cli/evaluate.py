@@ -17,7 +17,7 @@ def command(
 ) -> None:
     """AUC, GAUC, Logloss and calibration at every support size, and by cold-start stage, on users never trained on."""
     from resus.cli.console import out as console
-    from resus.cli.console import progress_bars
+    from resus.cli.console import progress_bars, say
     from resus.cli.locations import find_log
     from resus.errors import ConfigError
     from resus.estimator import Resus
@@ -43,4 +43,4 @@ def command(
     folder = out or runs[0]
     results.write(folder / "results.json")
     console.print(results_table(results))
-    console.print(f"results in {folder / 'results.json'}; next: resus report {folder}", soft_wrap=True)
+    say(f"results in {folder / 'results.json'}; next: resus report {folder}")

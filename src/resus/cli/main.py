@@ -68,5 +68,5 @@ def main() -> None:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{error.filename or 'the system says'}: {(error.strerror or str(error)).lower()}"
+        return f"{error.filename or 'the system says'}: {(error.strerror or str(error)).lower()}; check the path"
     return str(error)

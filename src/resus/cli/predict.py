@@ -15,16 +15,16 @@ def command(
     ] = None,
 ) -> None:
     """Click probabilities of new users: σ(basis + residual), with Ψ's basis logit and what the user's events add."""
-    from resus.cli.console import out as console
+    from resus.cli.console import say
     from resus.data.tables import read_plain, write_plain
     from resus.estimator import Resus
 
     model = Resus.load(run)
     events, asked = read_plain(support), read_plain(query)
     answer = model.predict(events, asked)
-    scored = asked.hstack(answer.select("probability", "basis", "residual", "support"))
+    scored = asked.with_columns(answer.select("probability", "basis", "residual", "support"))
     if out is None:
-        console.print(scored.write_csv(float_precision=6).rstrip("\n"), markup=False, highlight=False, soft_wrap=True)
+        say(scored.write_csv(float_precision=6).rstrip("\n"))
         return
     write_plain(scored, out)
-    console.print(f"{scored.height:,} scores in {out}", soft_wrap=True)
+    say(f"{scored.height:,} scores in {out}")

@@ -29,15 +29,17 @@ def command(
     ] = None,
 ) -> None:
     """Turn a data set or a table of your own into a memory-mapped log. Asking for the same again is instant."""
-    from resus.cli.console import out as console
-    from resus.cli.console import progress_bars
+    from resus.cli.console import progress_bars, say
     from resus.cli.locations import default_log_folder, planted_at
     from resus.config import parse_assignments
     from resus.data.options import PrepareOptions
     from resus.data.planted import PlantedWorld
     from resus.data.prepare import prepare
+    from resus.errors import ConfigError
     from resus.validation import checked
 
+    if source == "planted" and (path or schema or protocol != "paper"):
+        raise ConfigError("the planted world is drawn, not read: leave out --path, --schema and --protocol")
     folder = out or default_log_folder(source, protocol)
     chosen = parse_assignments(assignments or [])
     with progress_bars() as progress:
@@ -47,9 +49,9 @@ def command(
             options = checked(PrepareOptions, {"protocol": protocol, **chosen})
             log = prepare(source, folder, path=path, schema=schema, options=options, progress=progress)
     counts = log.manifest["counts"]
-    console.print(
-        f"[bold]{log.name}[/bold]: {counts['rows']:,} events of {counts['users']:,} users "
+    say(
+        f"{log.name}: {counts['rows']:,} events of {counts['users']:,} users "
         f"on {counts['items']:,} items, {counts['positives'] / counts['rows']:.1%} clicked, "
         f"{counts['ids']:,} feature ids"
     )
-    console.print(f"log in {folder}; next: resus train {folder}", soft_wrap=True)
+    say(f"log in {folder}; next: resus train {folder}")

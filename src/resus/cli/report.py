@@ -14,7 +14,7 @@ def command(
 ) -> None:
     """Curves over the support sizes as PNG, and one self-contained HTML page."""
     from resus.artifact import FACTS
-    from resus.cli.console import out as console
+    from resus.cli.console import say
     from resus.errors import ArtifactError
     from resus.evaluation.results import Results
     from resus.files import read_json
@@ -29,5 +29,5 @@ def command(
     folder = out or file.parent
     pictures = size_curves(results, folder)
     page = write_report(results, folder / "report.html", config=facts.get("config"), history=facts.get("history"))
-    console.print(f"{len(pictures)} pictures in {folder}", soft_wrap=True)
-    console.print(f"report: {page}", soft_wrap=True)
+    say(f"{len(pictures)} pictures in {folder}")
+    say(f"report: {page}")

@@ -40,14 +40,10 @@ def command(
     if settings_wanted:
         _list_settings()
         return
-    from resus.artifact import FACTS
-    from resus.cli.console import out as console
-    from resus.cli.console import progress_bars
+    from resus.cli.console import progress_bars, say
     from resus.cli.locations import find_log
     from resus.config import parse_assignments, resolve
     from resus.data.log import InteractionLog
-    from resus.errors import ArtifactError
-    from resus.estimator import Resus
 
     named = {
         "learner.kind": learner,
@@ -61,12 +57,10 @@ def command(
     settings = resolve(overrides, file=config)
     folder_of_log = find_log(data, settings.protocol)
     settings = resolve(overrides, file=config, data_set=InteractionLog.open(folder_of_log).name)
-    folder = out or Path("runs") / f"{Path(data).name}-{settings.slug}"
-    if (folder / FACTS).is_file():
-        if not resume:
-            raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
-        console.print(f"{folder} is finished already; next: resus evaluate {folder}", soft_wrap=True)
-        return
+    folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}"
+
+    from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it
+
     with progress_bars() as progress:
         model = Resus.from_config(settings).fit(
             folder_of_log,
@@ -79,11 +73,11 @@ def command(
         line["stage"]: max(h["validation_auc"] for h in model.history if h["stage"] == line["stage"])
         for line in model.history
     }
-    console.print(
-        f"[bold]{model.name}[/bold] on {folder_of_log}: validation AUC "
+    say(
+        f"{model.name} on {folder_of_log}: validation AUC "
         + ", ".join(f"{stage} {value:.4f}" for stage, value in best.items())
     )
-    console.print(f"run in {folder}; next: resus evaluate {folder}", soft_wrap=True)
+    say(f"run in {folder}; next: resus evaluate {folder}")
 
 
 def _list_settings() -> None:

@@ -114,9 +114,9 @@ class FeatureMap:
 def as_text(series: pl.Series) -> pl.Series:
     """Categorical values as text; whole floats lose their '.0', so 3, 3.0 and '3' are one value."""
     if series.dtype.is_float():
-        whole = series.is_null() | (series == series.round(0))
-        if bool(whole.all()):
-            series = series.cast(pl.Int64, strict=False)
+        series = series.fill_nan(None)
+        whole = series.cast(pl.Int64, strict=False)
+        return whole.cast(pl.String).zip_with(series == whole, series.cast(pl.String))
     if series.dtype == pl.Boolean:
         series = series.cast(pl.Int8)
     return series.cast(pl.String)
@@ -132,9 +132,9 @@ def _learn_field(series: pl.Series, name: str, spec: FieldSchema, min_count: int
         return EncodedField(name=name, kind="numeric", columns=1, center=center, scale=scale)
     values_of = as_text(series) if spec.kind == "categorical" else _as_lists(series, spec.separator).explode()
     counts = (
-        values_of.drop_nulls()
+        values_of.alias("value")
+        .drop_nulls()
         .value_counts(name="count")
-        .rename({values_of.name: "value"})
         .filter((pl.col("count") >= min_count) & (pl.col("value") != ""))
         .sort(["count", "value"], descending=[True, False])
     )

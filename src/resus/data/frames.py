@@ -19,11 +19,13 @@ def as_frame(table: Any, where: str = "the table") -> pl.DataFrame:
         if len(set(lengths.values())) > 1:
             raise DataError(f"{where} has columns of different lengths: {lengths}")
         return pl.DataFrame({name: _as_series(name, column) for name, column in table.items()})
-    if type(table).__module__.partition(".")[0] == "pandas":
-        return pl.from_pandas(table.reset_index(drop=True))
-    if type(table).__module__.partition(".")[0] == "pyarrow":
+    library = type(table).__module__.partition(".")[0]
+    converted: object = None
+    if library == "pandas":
+        converted = pl.from_pandas(table.reset_index(drop=True))
+    elif library == "pyarrow":
         converted = pl.from_arrow(table)
-        assert isinstance(converted, pl.DataFrame)
+    if isinstance(converted, pl.DataFrame):
         return converted
     raise DataError(
         f"{where} is a {type(table).__name__}: give a polars or pandas frame, an Arrow table, or a mapping of arrays"
@@ -40,7 +42,7 @@ def like(table: Any, result: pl.DataFrame) -> Any:
         return converted
     if type(table).__module__.partition(".")[0] == "pyarrow":
         return result.to_arrow()
-    return result
+    return result.lazy() if isinstance(table, pl.LazyFrame) else result
 
 
 def _as_series(name: str, column: Any) -> pl.Series:

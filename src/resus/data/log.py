@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from resus.data.features import FeatureMap, Ids, Weights
-from resus.errors import ArtifactError, DataError
+from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json
 
 FORMAT = 1
@@ -81,6 +81,7 @@ class InteractionLog:
 
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped."""
+        refuse_foreign(folder)
         manifest = {"format": FORMAT, **self.manifest, **facts, "hash": self._hash(), "counts": self._counts()}
         manifest["ordered"] = self.ordered
         columns: dict[str, pa.Array] = {"label": pa.array(self.labels), "ids": _matrix(self.ids)}
@@ -107,23 +108,26 @@ class InteractionLog:
                 f"{folder / MANIFEST} is of another format than {FORMAT}: prepare the data again with this version"
             )
         try:
-            events = _read_arrow(folder / EVENTS)
-            users = _read_arrow(folder / USERS)
-            features = FeatureMap.from_json(read_json(folder / FEATURES))
-        except (OSError, pa.ArrowInvalid, KeyError, TypeError) as error:
+            return cls._of_parts(folder, manifest)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, pa.ArrowException) as error:
             raise ArtifactError(
-                f"{folder} is a damaged prepared log ({error}): prepare the data again with 'resus prepare'"
+                f"{folder} is a damaged prepared log ({str(error) or 'its parts do not fit together'}): "
+                "prepare the data again with 'resus prepare'"
             ) from None
+
+    @classmethod
+    def _of_parts(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+        events, users = _read_arrow(folder / EVENTS), _read_arrow(folder / USERS)
         rows = manifest["counts"]["rows"]
         if events.num_rows != rows:
-            raise ArtifactError(f"{folder / EVENTS} has {events.num_rows} rows, not {rows}: prepare the data again")
+            raise ValueError(f"{EVENTS} has {events.num_rows} rows, not {rows}")
         return cls(
-            features=features,
+            features=FeatureMap.from_json(read_json(folder / FEATURES)),
             ids=_as_matrix(events["ids"]),
             weights=_as_matrix(events["weights"]) if "weights" in events.column_names else None,
             labels=_as_vector(events["label"]),
             offsets=np.append(_as_vector(users["first_row"]), rows).astype(np.int64),
-            user_ids=users["user"].combine_chunks(),
+            user_ids=_whole(users["user"]),
             ordered=bool(manifest["ordered"]),
             truth=_as_vector(events["truth"]) if "truth" in events.column_names else None,
             crowd=_as_vector(events["crowd"]) if "crowd" in events.column_names else None,
@@ -150,6 +154,18 @@ class InteractionLog:
         return digest.hexdigest()
 
 
+def refuse_foreign(folder: Path) -> None:
+    """A prepared log may be replaced; anything else in that place is somebody's work."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file: choose a folder for the result")
+    parts = {MANIFEST, EVENTS, USERS, FEATURES}
+    foreign = {path.name for path in folder.iterdir()} - parts if folder.is_dir() else set()
+    if foreign:
+        raise ConfigError(
+            f"{folder} holds {min(foreign)}, which is no part of a log: choose another place for the result"
+        )
+
+
 def _matrix(values: npt.NDArray[Any]) -> pa.FixedSizeListArray:
     return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
 
@@ -163,12 +179,17 @@ def _read_arrow(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """One array; `combine_chunks` copies even a single chunk out of the memory map."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def _as_vector(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = column.combine_chunks().to_numpy(zero_copy_only=False)
+    values: npt.NDArray[Any] = _whole(column).to_numpy(zero_copy_only=False)
     return values
 
 
 def _as_matrix(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    lists = column.combine_chunks()
+    lists = _whole(column)
     values: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=True)
     return values.reshape(len(lists), -1)

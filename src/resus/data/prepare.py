@@ -7,7 +7,7 @@ from typing import Any
 
 from resus.data.build import assemble_log
 from resus.data.download import Progress
-from resus.data.log import EVENTS, FEATURES, FORMAT, MANIFEST, USERS, InteractionLog
+from resus.data.log import FORMAT, MANIFEST, InteractionLog, refuse_foreign
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem, refuse
 from resus.data.schema import TableSchema
@@ -32,7 +32,7 @@ def prepare(
     `path` is where a published data set already is; without it, it is fetched from its publisher.
     """
     options = options or PrepareOptions()
-    _refuse_foreign(out)
+    refuse_foreign(out)
     found = _find(source, path, TableSchema.read(schema) if schema else None, progress)
     _refuse_unheeded(options, found)
     refuse(
@@ -71,15 +71,6 @@ def _find(source: str, path: Path | None, schema: TableSchema | None, progress: 
     if isinstance(found, Problem):
         raise DataError(str(found))
     return found
-
-
-def _refuse_foreign(out: Path) -> None:
-    """A prepared log may be replaced; anything else in that place is somebody's work."""
-    if out.is_file():
-        raise ConfigError(f"{out} is a file: choose a folder for the result")
-    foreign = {path.name for path in out.iterdir()} - {MANIFEST, EVENTS, USERS, FEATURES} if out.is_dir() else set()
-    if foreign:
-        raise ConfigError(f"{out} holds {min(foreign)}, which is no part of a log: choose another place for the result")
 
 
 def _refuse_unheeded(options: PrepareOptions, source: Source) -> None:

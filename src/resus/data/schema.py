@@ -7,7 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from resus.errors import ConfigError
-from resus.validation import sentence_of
+from resus.validation import on_one_line, sentence_of
 
 Kind = Literal["categorical", "numeric", "multi"]
 
@@ -69,8 +69,8 @@ class TableSchema(BaseModel):
             value = yaml.safe_load(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ConfigError(f"schema file {path} does not exist: check the path") from None
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise ConfigError(f"schema file {path} is not valid YAML: {error}") from None
+        except (yaml.YAMLError, ValueError) as error:
+            raise ConfigError(f"schema file {path} is not valid YAML: {on_one_line(error)}") from None
         if not isinstance(value, dict):
             raise ConfigError(f"schema file {path} must be a mapping with the keys user, item, label and fields")
         try:

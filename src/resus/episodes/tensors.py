@@ -22,8 +22,10 @@ class Features(NamedTuple):
     def rows(self) -> int:
         return self.ids.shape[0]
 
-    def slice(self, start: int, stop: int) -> "Features":
-        return Features(self.ids[start:stop], None if self.weights is None else self.weights[start:stop])
+    def take(self, rows: Rows) -> "Features":
+        """Some of the rows."""
+        chosen = torch.from_numpy(rows)
+        return Features(self.ids[chosen], None if self.weights is None else self.weights[chosen])
 
 
 def features_of(log: InteractionLog, rows: Rows) -> Features:

@@ -30,13 +30,14 @@ class NearestLearner(nn.Module):
         if slots == 0:
             return answers
         answer = residuals[:, None, 0] * mask[:, None, 0] + torch.zeros_like(scores[..., 0])
-        log_total = scores[..., 0]
+        highest, total = scores[..., 0], torch.ones_like(scores[..., 0])
         answers[..., 0] = answer
         for slot in range(1, slots):
-            here = mask[:, None, slot]
-            new_total = torch.logaddexp(log_total, scores[..., slot])
-            share = (scores[..., slot] - new_total).exp()
-            answer = torch.where(here, answer + share * (residuals[:, None, slot] - answer), answer)
-            log_total = torch.where(here, new_total, log_total)
+            score = scores[..., slot].masked_fill(~mask[:, None, slot], -torch.inf)
+            raised = torch.maximum(highest, score)
+            weight = (score - raised).exp()
+            total = total * (highest - raised).exp() + weight
+            answer = answer + weight / total * (residuals[:, None, slot] - answer)
+            highest = raised
             answers[..., slot] = answer
         return answers

@@ -58,7 +58,6 @@ class GradientBoosting:
             log.labels[train],
             feature_name=[name for name, _ in columns],
             categorical_feature=[name for name, is_category in columns if is_category],
-            params={"max_bin": 255, "verbosity": -1},
         )
         held_out = data.create_valid(self._matrix(features_of(log, validation)), log.labels[validation])
         self.booster = lightgbm.train(
@@ -82,8 +81,11 @@ class GradientBoosting:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         try:
-            self.booster = lightgbm.Booster(model_str=state["booster"].numpy().tobytes().decode())
-        except (KeyError, UnicodeDecodeError, lightgbm.basic.LightGBMError) as error:
+            text = state["booster"].numpy().tobytes().decode()
+            if "\nend of trees\n" not in text:  # LightGBM ends the whole process on trees that are cut short
+                raise ValueError("it is cut short")
+            self.booster = lightgbm.Booster(model_str=text)
+        except (KeyError, ValueError, lightgbm.basic.LightGBMError) as error:
             raise ArtifactError(
                 f"the LightGBM model in the artifact cannot be read ({error}): train it again"
             ) from None

@@ -1,5 +1,6 @@
 """One training stage: epochs of batches, early stopping on a validation score, a checkpoint after each epoch."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,11 @@ def run_stage(
         mean_loss = _run_epoch(name, state.epoch + 1, epochs, module, optimizer, batches(state.epoch), loss, progress)
         score = validate()
         state.epoch += 1
+        if math.isnan(score):
+            raise TrainingError(
+                f"{name}, epoch {state.epoch} of at most {epochs}: the validation score is not a number; "
+                "give validation users with both labels"
+            )
         if score > state.best_auc:
             state.best_auc, state.best_epoch, best = score, state.epoch, _copy(module)
         state.finished = state.epoch >= epochs or state.epoch - state.best_epoch >= patience

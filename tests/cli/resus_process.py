@@ -1,0 +1,71 @@
+"""`resus` as people and scripts run it: as a process of its own, or within the test where a process adds nothing."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+from resus.cli.main import main
+
+COMMAND = [sys.executable, "-c", "from resus.cli.main import main; main()"]
+SETTINGS = {
+    "predictor.hidden_units": "[8]",
+    "encoder.hidden_units": "[8]",
+    "predictor.epochs": 2,
+    "training.epochs": 2,
+    "evaluation.max_size": 6,
+}
+SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+
+
+def resus(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run to the end."""
+    command = [*COMMAND, *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
+
+
+def succeed(*words: object, cwd: Path) -> str:
+    """What a command said that went well."""
+    done = resus(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def start(*words: object, cwd: Path) -> subprocess.Popen[str]:
+    """Run beside the test; its progress comes line by line on standard error."""
+    return subprocess.Popen([*COMMAND, *map(str, words)], cwd=cwd, env=environment(), stderr=subprocess.PIPE, text=True)
+
+
+def resus_here(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """The same command without the seconds that a new process takes to load torch."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    command = ["resus", *map(str, words)]
+    with (
+        contextlib.chdir(cwd),
+        mock.patch.object(sys, "argv", command),
+        mock.patch.dict(os.environ, environment()),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
+
+
+def workplace_in(base: Path) -> Path:
+    """A folder with a prepared log in `log` and a finished run in `run`, made once per test session."""
+    folder = base / "workplace"
+    if not folder.exists():
+        folder.mkdir()
+        succeed("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=folder)
+        succeed("train", "log", *SMALL, "--out", "run", cwd=folder)
+    return folder

@@ -1,0 +1,118 @@
+"""The way from data to a report, in commands."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from resus_process import SMALL, resus_here, succeed, workplace_in
+
+from resus import InteractionLog, PlantedWorld, load
+from resus.data.planted import draw_events
+
+pytestmark = pytest.mark.integration
+
+
+STAGE_KEYS = {"auc", "gauc", "logloss", "calibration_error", "rela_impr", "gap_closed", "sizes"}
+SIZE_KEYS = {"auc", "gauc", "logloss", "calibration_error", "rela_impr", "gap_closed", "users", "queries", "gauc_users"}
+
+
+@pytest.fixture
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return workplace_in(tmp_path_factory.getbasetemp())
+
+
+def test_from_data_to_a_report(workplace: Path) -> None:
+    assert sorted(path.name for path in (workplace / "log").iterdir()) == [
+        "events.arrow",
+        "features.json",
+        "manifest.json",
+        "users.arrow",
+    ]
+    assert InteractionLog.open(workplace / "log").n_users == 120
+    assert sorted(path.name for path in (workplace / "run").iterdir()) == [
+        "artifact.json",
+        "metrics.jsonl",
+        "model.safetensors",
+    ]
+    lines = [json.loads(line) for line in (workplace / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["stage"], line["epoch"]) for line in lines] == [
+        ("predictor", 1),
+        ("predictor", 2),
+        ("residuals", 1),
+        ("residuals", 2),
+    ]
+    said = succeed("evaluate", "run", "--out", "compared", cwd=workplace)
+    assert all(word in said for word in ("DeepFM", "RESUS-RR", "oracle", "stage I", "next: resus report compared"))
+    results = json.loads((workplace / "compared" / "results.json").read_text())
+    assert list(results["models"]) == ["DeepFM", "RESUS-RR", "oracle", "crowd"]
+    for model in results["models"].values():
+        assert list(model["stages"]) == ["I", "II", "III"]
+        assert all(stage.keys() == STAGE_KEYS for stage in model["stages"].values())
+        assert list(model["sizes"]) == [str(size) for size in range(7)]
+        assert all(size.keys() == SIZE_KEYS for size in model["sizes"].values())
+    said = succeed("report", "compared", cwd=workplace)
+    assert "report: compared/report.html" in said
+    page = (workplace / "compared" / "report.html").read_text()
+    assert "RESUS-RR" in page
+    assert 'src="http' not in page
+    assert (workplace / "compared" / "auc.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_predict_writes_what_the_library_answers(workplace: Path, tmp_path: Path) -> None:
+    events = draw_events(PlantedWorld(users=20, items=40, seed=9)).drop("truth", "crowd")
+    support = events.filter(pl.col("time") < 4).with_columns(user="new " + pl.col("user").cast(pl.String))
+    query = events.filter(pl.col("time") == 5).with_columns(user="new " + pl.col("user").cast(pl.String)).drop("click")
+    support.write_csv(tmp_path / "support.csv")
+    query.write_parquet(tmp_path / "query.parquet")
+    files = ("--support", tmp_path / "support.csv", "--query", tmp_path / "query.parquet")
+    said = succeed("predict", "run", *files, "--out", tmp_path / "scores.parquet", cwd=workplace)
+    assert f"{query.height} scores in" in said
+    scores = pl.read_parquet(tmp_path / "scores.parquet")
+    answer = load(workplace / "run").predict(support, query)
+    assert scores.select(answer.columns).equals(answer)
+    assert scores.select(query.columns).equals(query)
+    rescored = ("--support", tmp_path / "support.csv", "--query", tmp_path / "scores.parquet")
+    shown = resus_here("predict", "run", *rescored, cwd=workplace).stdout.splitlines()
+    assert shown[0].split(",") == scores.columns
+    assert len(shown) == 1 + query.height
+
+
+def test_names_with_brackets_are_said_as_they_are(tmp_path: Path) -> None:
+    folder = "my [bold] log"
+    said = succeed("prepare", "planted", "--set", "users=20", "--out", folder, cwd=tmp_path)
+    assert f"log in {folder}" in said
+    assert (tmp_path / folder / "manifest.json").is_file()
+
+
+def test_a_finished_run_is_left_alone(workplace: Path) -> None:
+    before = {path.name: path.read_bytes() for path in (workplace / "run").iterdir()}
+    done = resus_here("train", "log", *SMALL, "--out", "run", cwd=workplace)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("resus: run holds a finished run: choose another folder")
+    assert "run in run" in resus_here("train", "log", *SMALL, "--out", "run", "--resume", cwd=workplace).stdout
+    assert {path.name: path.read_bytes() for path in (workplace / "run").iterdir()} == before
+
+
+def test_a_file_of_settings_and_words_on_the_line(workplace: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        "predictor: {hidden_units: [8], epochs: 1}\nencoder: {hidden_units: [8]}\n"
+        "training: {epochs: 5}\nevaluation: {max_size: 6}\n"
+    )
+    shutil.copytree(workplace / "log", tmp_path / "data" / "mine")
+    words = ("--config", "run.yaml", "--learner", "nearest", "--predictor", "fm", "--set", "training.epochs=1")
+    said = resus_here("train", "mine", *words, cwd=tmp_path).stdout
+    assert "run in runs/mine-resus-nn-fm-1" in said
+    config = load(tmp_path / "runs" / "mine-resus-nn-fm-1").config
+    assert (config.predictor.kind, config.learner.kind) == ("fm", "nearest")
+    assert (config.predictor.epochs, config.training.epochs) == (1, 1)
+
+
+def test_version_help_and_settings(tmp_path: Path) -> None:
+    assert succeed("--version", cwd=tmp_path).startswith("resus ")
+    said = succeed("--help", cwd=tmp_path)
+    assert all(name in said for name in ("prepare", "train", "evaluate", "predict", "report", "doctor"))
+    said = succeed("train", "--settings", cwd=tmp_path)
+    assert "training.scalar_learning_rate" in said
+    assert list(tmp_path.iterdir()) == []

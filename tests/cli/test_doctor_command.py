@@ -1,0 +1,44 @@
+"""`resus doctor`: all problems of a file at once, with row and column."""
+
+from pathlib import Path
+
+import pytest
+from resus_process import resus
+
+pytestmark = pytest.mark.integration
+
+SCHEMA = "user: who\nitem: what\nlabel: click\ntime: at\nfields: {price: numeric}\n"
+GOOD = "who,what,click,at,price\na,x,1,1,0.5\na,y,0,2,1.5\nb,x,0,1,2.5\nb,y,1,2,0\n"
+BAD = GOOD + ",x,1,3,1\nb,,0,4,1\nb,x,7,5,1\nb,z,1,soon,1\nb,w,1,7,[dear]\na,x,1,1,0.5\nlonely,x,1,9,1\n"
+PROBLEMS = (
+    ("6", "who", "the user is empty"),
+    ("7", "what", "the item is empty"),
+    ("8", "click", "neither 0 nor 1"),
+    ("9", "at", "'soon'"),
+    ("10", "price", "'[dear]'"),
+    ("11", "who", "the same user, item and time as in row 2"),
+    ("12", "who", "'lonely' has a single row"),
+)
+
+
+def test_every_problem_is_listed_with_row_and_column(tmp_path: Path) -> None:
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    (tmp_path / "events.csv").write_text(BAD)
+    done = resus("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == ""
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
+    for row, column, what in PROBLEMS:
+        found = [cells for cells in rows if cells[1:3] == [row, column]]
+        assert len(found) == 1, done.stdout
+        assert what in found[0][3]
+        assert found[0][4]
+    assert f"{len(PROBLEMS)} problems in events.csv" in done.stdout
+
+
+def test_a_good_file_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "schema.yaml").write_text(SCHEMA)
+    (tmp_path / "events.csv").write_text(GOOD)
+    done = resus("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "events.csv: nothing wrong found; 'resus prepare' will take it\n"

@@ -1,0 +1,116 @@
+"""Episodes of any log: what is sampled, from whom, how often, and by which seed."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from logs_of_lengths import log_of
+from scipy.stats import chisquare
+
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.sampling import EpisodeSampler
+from resus.errors import ConfigError, TrainingError
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=20).map(lambda lengths: [*lengths, 2])
+
+
+def sampler_of(log: Any, **settings: Any) -> EpisodeSampler:
+    chosen: dict[str, Any] = {"max_size": 4, "batch_size": 12, "sizes": "uniform", "seed": 3} | settings
+    return EpisodeSampler(log, chosen.pop("users", np.arange(log.n_users)), **chosen)
+
+
+def supports_and_queries(batch: EpisodeBatch) -> list[tuple[list[int], list[int]]]:
+    users = np.split(batch.rows, np.cumsum(batch.lengths)[:-1])
+    return [(own[:k].tolist(), own[k:].tolist()) for own, k in zip(users, batch.support_sizes, strict=True)]
+
+
+def content(batches: list[EpisodeBatch]) -> list[tuple[list[int], list[int], list[int]]]:
+    return [(b.rows.tolist(), b.lengths.tolist(), b.support_sizes.tolist()) for b in batches]
+
+
+@settings(deadline=None, max_examples=60)
+@given(lengths=LENGTHS, ordered=st.booleans(), batch_size=st.integers(1, 40), seed=st.integers(0, 99))
+def test_an_epoch_holds_every_user_with_two_rows_once_and_whole(
+    lengths: list[int], ordered: bool, batch_size: int, seed: int
+) -> None:
+    log = log_of(lengths, ordered=ordered)
+    batches = sampler_of(log, batch_size=batch_size, seed=seed).epoch(0)
+    owner = np.repeat(np.arange(log.n_users), log.lengths)
+    seen = []
+    for support, query in (episode for batch in batches for episode in supports_and_queries(batch)):
+        users = set(owner[support + query])
+        assert len(users) == 1
+        user = users.pop()
+        seen.append(user)
+        assert not set(support) & set(query)
+        assert sorted(support + query) == list(range(log.offsets[user], log.offsets[user + 1]))
+        assert 1 <= len(support) <= min(4, lengths[user] - 1)
+        if ordered:
+            assert support + query == sorted(support + query)
+    assert sorted(seen) == [user for user, length in enumerate(lengths) if length > 1]
+
+
+@settings(deadline=None, max_examples=60)
+@given(lengths=LENGTHS, batch_size=st.integers(1, 40))
+def test_batches_hold_about_as_many_rows_as_asked(lengths: list[int], batch_size: int) -> None:
+    batches = sampler_of(log_of(lengths), batch_size=batch_size).epoch(0)
+    longest = max(lengths)
+    assert all(len(batch.rows) < batch_size + longest for batch in batches)
+    assert all(len(batch.rows) > batch_size - longest for batch in batches[:-1])
+
+
+@settings(deadline=None, max_examples=20)
+@given(seed=st.integers(0, 99), epoch=st.integers(0, 99), ordered=st.booleans())
+def test_seed_and_epoch_alone_decide(seed: int, epoch: int, ordered: bool) -> None:
+    log = log_of([5] * 30, ordered=ordered)
+    batches = content(sampler_of(log, seed=seed).epoch(epoch))
+    again = sampler_of(log, seed=seed)
+    again.epoch(epoch + 1)
+    assert content(again.epoch(epoch)) == batches
+    assert content(again.epoch(epoch + 1)) != batches
+    assert content(sampler_of(log, seed=seed + 1).epoch(epoch)) != batches
+
+
+def test_without_time_every_row_is_as_likely_in_the_support() -> None:
+    log = log_of([6] * 300, ordered=False)
+    sampler = sampler_of(log, max_size=5, batch_size=4000)
+    counts: Counter[int] = Counter()
+    for epoch in range(5):
+        for batch in sampler.epoch(epoch):
+            counts.update(row % 6 for support, _ in supports_and_queries(batch) for row in support)
+    assert chisquare([counts[place] for place in range(6)]).pvalue > 1e-3
+
+
+def test_uniform_sizes_are_uniform() -> None:
+    sampler = sampler_of(log_of([12] * 500), max_size=10, batch_size=2000)
+    sizes = np.concatenate([batch.support_sizes for epoch in range(4) for batch in sampler.epoch(epoch)])
+    assert chisquare(np.bincount(sizes, minlength=11)[1:]).pvalue > 1e-3
+
+
+def test_observed_sizes_follow_the_lengths_of_cold_users() -> None:
+    log = log_of([2] * 300 + [3] * 100 + [20] * 200)
+    sampler = sampler_of(log, users=np.arange(400, 600), max_size=5, sizes="observed")
+    sizes = np.concatenate([batch.support_sizes for epoch in range(10) for batch in sampler.epoch(epoch)])
+    counts = np.bincount(sizes, minlength=6)
+    assert counts[[0, 1, 4, 5]].tolist() == [0, 0, 0, 0]
+    assert chisquare(counts[[2, 3]], [1500, 500]).pvalue > 1e-3
+
+
+def test_only_the_given_users_are_sampled() -> None:
+    log = log_of([3, 4, 5, 6])
+    sampler = sampler_of(log, users=np.array([1, 3]))
+    rows = np.concatenate([batch.rows for batch in sampler.epoch(0)])
+    assert sorted(rows) == sorted(log.rows_of(np.array([1, 3])))
+
+
+def test_users_of_one_event_alone_teach_nothing() -> None:
+    with pytest.raises(TrainingError, match="two events or more"):
+        sampler_of(log_of([1, 1, 1]))
+
+
+def test_observed_sizes_without_a_cold_user_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"training.support_sizes is 'observed', but no user has at most 4 events"):
+        sampler_of(log_of([9, 9]), sizes="observed")

@@ -1,0 +1,47 @@
+"""Several models on one log: each is measured on the same queries, with its Ψ, the truth and the crowd beside it."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from resus.builders import build_model, build_predictor
+from resus.config import resolve
+from resus.data.planted import PlantedWorld, planted_log
+from resus.data.split import split_users
+from resus.episodes.prefixes import OrderedUsers
+from resus.evaluation.evaluate import evaluate
+from resus.evaluation.scoring import score_prefixes
+from resus.predictors.neural import logits_of_rows
+from resus.predictors.none import NoPredictor
+
+
+def test_models_predictors_and_truths_are_measured_side_by_side() -> None:
+    log = planted_log(PlantedWorld(users=80, items=20, events_per_user=12))
+    config = resolve({"evaluation.max_size": 6, "encoder.hidden_units": (8,), "predictor.hidden_units": (8,)})
+    split = split_users(log.n_users, ratios=(5, 2, 3), order="random", seed=1)
+    torch.manual_seed(1)
+    predictor = build_predictor(config, log.features)
+    model, alone = build_model(config, log.features), build_model(config, log.features)
+    models = {"RESUS-RR": ("DeepFM", predictor, model), "MUS-RR": (None, NoPredictor(), alone)}
+    results = evaluate(models, config, log, split)
+    assert list(results.models) == ["DeepFM", "RESUS-RR", "MUS-RR", "oracle", "crowd"]
+    assert (results.base, results.oracle, results.crowd, results.part) == ("DeepFM", "oracle", "crowd", "test")
+    ordered = OrderedUsers.of(log, split.test, config.seed)
+    labels, positions = log.labels[ordered.rows], ordered.positions
+    basis = logits_of_rows(predictor, log, ordered.rows)
+    assert log.truth is not None
+    scores = {
+        "DeepFM": np.repeat(basis[:, None], 7, axis=1),
+        "RESUS-RR": score_prefixes(model, log, ordered, basis, config.evaluation.sizes),
+        "MUS-RR": score_prefixes(alone, log, ordered, np.zeros_like(basis), config.evaluation.sizes),
+        "oracle": np.repeat(log.truth[ordered.rows][:, None], 7, axis=1),
+    }
+    for name, logits in scores.items():
+        for k in range(7):
+            asked = positions >= k
+            expected = 0.5 if name == "MUS-RR" and k == 0 else roc_auc_score(labels[asked], logits[asked, k])
+            assert results.models[name].sizes[k].auc == pytest.approx(expected, abs=1e-6), (name, k)
+    validated = evaluate(models, config, log, split, part="validation", base="MUS-RR")
+    assert validated.base == "MUS-RR"
+    assert validated.models["DeepFM"].sizes[0].users == len(split.validation)

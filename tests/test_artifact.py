@@ -1,0 +1,164 @@
+"""A model on disk: the same answers after a round trip, and one sentence on every folder that is not whole."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import safetensors.torch
+import torch
+from planted_models import events, log_of, tiny
+
+from resus import ArtifactError, InteractionLog, Resus, load
+from resus.artifact import FACTS, WEIGHTS
+
+PREDICTORS = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none")
+
+
+@pytest.fixture(scope="module")
+def log() -> InteractionLog:
+    return log_of(events())
+
+
+@pytest.fixture(scope="module")
+def saved(log: InteractionLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a model; tests work on copies."""
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    tiny().fit(log).save(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(saved, tmp_path / "model")
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(ArtifactError) as caught:
+        load(folder)
+    said = str(caught.value)
+    assert str(folder) in said
+    assert "\n" not in said
+    return said
+
+
+@pytest.mark.parametrize("learner", ["ridge", "nearest"])
+@pytest.mark.parametrize("predictor", PREDICTORS)
+def test_a_round_trip_changes_no_answer(predictor: str, learner: str, log: InteractionLog, tmp_path: Path) -> None:
+    encoder = predictor if predictor in PREDICTORS[:5] else "deepfm"
+    model = tiny(predictor=predictor, encoder=encoder, learner=learner).fit(log)
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    support, query = events().filter(pl.col("time") < 4), events().filter(pl.col("time") >= 4)
+    assert again.predict(support, query).equals(model.predict(support, query))
+    assert again.evaluate(log) == model.evaluate(log)
+    again.save(tmp_path / "copy")
+    for name in (FACTS, WEIGHTS):
+        assert (tmp_path / "copy" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+def test_the_folder_holds_json_and_tensors_only(saved: Path) -> None:
+    assert sorted(path.name for path in saved.iterdir()) == [FACTS, WEIGHTS]
+    facts = json.loads((saved / FACTS).read_text())
+    assert facts["model"] == "RESUS-RR"
+    assert {"config", "features", "log", "history", "versions"} <= facts.keys()
+    assert all(isinstance(tensor, torch.Tensor) for tensor in safetensors.torch.load_file(saved / WEIGHTS).values())
+
+
+@pytest.mark.parametrize("name", [FACTS, WEIGHTS])
+@pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
+def test_a_truncated_file_is_named(folder: Path, name: str, kept: float) -> None:
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: int(len(content) * kept)])
+    assert str(folder / name) in refused(folder)
+
+
+@pytest.mark.parametrize("name", [FACTS, WEIGHTS])
+def test_a_missing_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    assert name in refused(folder)
+
+
+def test_a_flipped_byte_in_the_weights_is_found(folder: Path) -> None:
+    content = bytearray((folder / WEIGHTS).read_bytes())
+    content[-5] ^= 1
+    (folder / WEIGHTS).write_bytes(content)
+    assert WEIGHTS in refused(folder)
+
+
+@pytest.mark.parametrize("name", [FACTS, WEIGHTS])
+def test_a_file_of_another_run_is_found(folder: Path, name: str, log: InteractionLog, tmp_path: Path) -> None:
+    tiny(seed=2).fit(log).save(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / name, folder / name)
+    assert WEIGHTS in refused(folder)
+
+
+def _other_learner(facts: dict[str, Any]) -> None:
+    facts["config"]["learner"]["kind"] = "nearest"
+
+
+def _no_predictor(facts: dict[str, Any]) -> None:
+    facts["config"]["predictor"]["kind"] = "none"
+
+
+def _unknown_key(facts: dict[str, Any]) -> None:
+    facts["config"]["speed"] = "high"
+
+
+def _shorter_vocabulary(facts: dict[str, Any]) -> None:
+    facts["features"]["fields"][0]["vocabulary"].pop()
+
+
+def _other_evaluation(facts: dict[str, Any]) -> None:
+    facts["config"]["evaluation"]["max_size"] = 9
+
+
+def _no_features(facts: dict[str, Any]) -> None:
+    del facts["features"]
+
+
+EDITS = (_other_learner, _no_predictor, _unknown_key, _shorter_vocabulary, _other_evaluation, _no_features)
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_an_edited_file_is_found(folder: Path, edit: Callable[[dict[str, Any]], None]) -> None:
+    facts = json.loads((folder / FACTS).read_text())
+    edit(facts)
+    (folder / FACTS).write_text(json.dumps(facts))
+    assert f"{FACTS} was changed" in refused(folder)
+
+
+def test_a_file_that_was_only_formatted_anew_is_the_same(folder: Path, saved: Path, log: InteractionLog) -> None:
+    facts = json.loads((folder / FACTS).read_text())
+    (folder / FACTS).write_text(json.dumps(facts, indent=None, sort_keys=True))
+    assert load(folder).evaluate(log) == load(saved).evaluate(log)
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", "3", '{"format": 99}', '{"architectures": ["BertModel"]}'])
+def test_a_foreign_description_is_named(folder: Path, content: str) -> None:
+    (folder / FACTS).write_text(content)
+    assert "not a resus artifact of format 1" in refused(folder)
+
+
+def test_foreign_weights_are_named(folder: Path) -> None:
+    safetensors.torch.save_file({"weight": torch.zeros(3)}, folder / WEIGHTS)
+    assert "was not written by resus" in refused(folder)
+
+
+def test_a_folder_without_a_model_says_what_to_do(tmp_path: Path) -> None:
+    assert "resus train" in refused(tmp_path / "nowhere")
+    assert "point to a folder that 'resus train' made" in refused(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    assert "--resume" in refused(tmp_path)
+    (tmp_path / "file").write_text("")
+    assert "check the path" in refused(tmp_path / "file")
+
+
+def test_saving_again_replaces_the_model(folder: Path, log: InteractionLog) -> None:
+    other: Resus = tiny(seed=2).fit(log)
+    other.save(folder)
+    assert load(folder).evaluate(log) == other.evaluate(log)
+    assert sorted(path.name for path in folder.iterdir()) == [FACTS, WEIGHTS]

@@ -1,0 +1,105 @@
+"""Settings arrive in the parts that they name."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from resus.builders import build_model, build_network, build_predictor
+from resus.config import resolve
+from resus.data.log import InteractionLog
+from resus.data.planted import PlantedWorld, planted_log
+from resus.episodes.tensors import features_of
+from resus.learners.nearest import NearestLearner
+from resus.learners.ridge import RidgeLearner
+from resus.learners.similarity import CosineSimilarity, LearnedSimilarity
+from resus.predictors.deepfm import DeepFM
+from resus.predictors.fm import FM
+from resus.predictors.gradient_boosting import GradientBoosting
+from resus.predictors.lr import LR
+from resus.predictors.neural import NeuralPredictor
+from resus.predictors.none import NoPredictor
+from resus.predictors.wide_deep import WideDeep
+from resus.predictors.xdeepfm import XDeepFM
+
+NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
+
+
+@pytest.fixture(scope="module")
+def log() -> InteractionLog:
+    return planted_log(PlantedWorld(users=12, items=10, events_per_user=5))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: InteractionLog) -> None:
+    config = resolve(
+        {
+            "predictor.kind": kind,
+            "predictor.embedding_dim": 4,
+            "predictor.hidden_units": (7, 5),
+            "encoder.kind": kind,
+            "encoder.embedding_dim": 3,
+            "encoder.embedding_std": 2.0,
+        }
+    )
+    predictor, encoder = build_predictor(config, log.features), build_model(config, log.features).encoder
+    assert isinstance(predictor, NeuralPredictor)
+    assert type(predictor.encoder) is type(encoder) is NETWORKS[kind]
+    assert predictor.encoder.embedding.table.shape == (log.features.n_ids, 4)  # type: ignore[union-attr]
+    assert encoder.embedding.table.shape == (log.features.n_ids, 3)  # type: ignore[union-attr]
+    assert encoder.embedding.table.std().item() > 50 * predictor.encoder.embedding.table.std().item()  # type: ignore[union-attr,operator]
+
+
+def test_the_deep_part_has_the_hidden_units_asked_for(log: InteractionLog) -> None:
+    network = build_network("deepfm", resolve({"encoder.hidden_units": (7, 5)}).encoder, log.features)
+    assert [layer.out_features for layer in network.deep if isinstance(layer, torch.nn.Linear)] == [7, 5]  # type: ignore[union-attr]
+
+
+def test_an_unknown_architecture_is_a_mistake_of_ours(log: InteractionLog) -> None:
+    with pytest.raises(AssertionError, match="unknown architecture mlp"):
+        build_network("mlp", resolve().encoder, log.features)
+
+
+def test_boosting_takes_its_settings(log: InteractionLog) -> None:
+    chosen = {"kind": "lightgbm", "boosting_rate": 0.3, "rounds": 7, "num_leaves": 5, "patience": 3}
+    predictor = build_predictor(resolve({f"predictor.{key}": value for key, value in chosen.items()}), log.features)
+    assert isinstance(predictor, GradientBoosting)
+    assert (predictor.learning_rate, predictor.rounds, predictor.num_leaves, predictor.patience) == (0.3, 7, 5, 30)
+
+
+def test_no_predictor_says_nothing(log: InteractionLog) -> None:
+    predictor = build_predictor(resolve({"predictor.kind": "none"}), log.features)
+    assert isinstance(predictor, NoPredictor)
+    rows = log.rows_of(log.offsets[:1])
+    assert torch.equal(predictor.logits(features_of(log, rows)), torch.zeros(len(rows)))
+    assert predictor.state_dict() == {}
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_ridge_takes_its_settings(log: InteractionLog, learned: bool, bias: bool) -> None:
+    settings = {"learner.ridge": 0.25, "learner.learn_ridge": learned, "learner.bias": bias}
+    learner = build_model(resolve(settings), log.features).learner
+    assert isinstance(learner, RidgeLearner)
+    assert learner.ridge.item() == pytest.approx(0.25)
+    assert learner.raw_ridge.requires_grad == learned
+    assert learner.constant == float(bias)
+
+
+@pytest.mark.parametrize(("similarity", "kind"), [("learned", LearnedSimilarity), ("cosine", CosineSimilarity)])
+def test_nearest_takes_its_similarity(log: InteractionLog, similarity: str, kind: type) -> None:
+    learner = build_model(resolve({"learner.kind": "nearest", "learner.similarity": similarity}), log.features).learner
+    assert isinstance(learner, NearestLearner)
+    assert isinstance(learner.similarity, kind)
+
+
+@pytest.mark.parametrize(("per_size", "max_support", "entries"), [(False, 4, 1), (True, 4, 4), (True, None, 9)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_fusion_takes_its_settings(
+    log: InteractionLog, per_size: bool, max_support: int | None, entries: int, bias: bool
+) -> None:
+    settings: dict[str, Any] = {"fusion.scale": 3.0, "fusion.per_size": per_size, "fusion.bias": bias}
+    settings |= {"training.max_support": max_support, "evaluation.max_size": 9}
+    fusion = build_model(resolve(settings), log.features).fusion
+    assert fusion.scale.tolist() == [3.0] * entries
+    assert (None if fusion.bias is None else fusion.bias.tolist()) == ([0.0] * entries if bias else None)

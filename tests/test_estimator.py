@@ -1,0 +1,445 @@
+"""The library as its users meet it: fit, evaluate, predict, save and load."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from planted_models import KEEP, SCHEMA, TINY, events, log_of, tiny
+
+from resus import (
+    ArtifactError,
+    Config,
+    ConfigError,
+    DataError,
+    InteractionLog,
+    PlantedWorld,
+    Results,
+    Resus,
+    TrainingError,
+    build_log,
+    load,
+    planted_log,
+)
+from resus.episodes.prefixes import OrderedUsers
+from resus.evaluation.scoring import score_prefixes
+from resus.predictors.neural import logits_of_rows
+from resus.trainer import split_of
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "RESUS-RR": {},
+    "RESUS-NN": {"learner": "nearest"},
+    "RESUS-NN of cosines": {"learner": "nearest", "settings": {"learner.similarity": "cosine"}},
+    "MUS": {"learner": "nearest", "predictor": "none"},
+    "joint training": {"settings": {"predictor.pretrain": False}},
+    "lightgbm": {"predictor": "lightgbm"},
+    "observed sizes": {"settings": {"training.support_sizes": "observed"}},
+    "one beta": {"settings": {"fusion.per_size": False}},
+    "the authors' release": {"protocol": "authors-release", "learner": "nearest"},
+}
+ANSWER = ["user", "probability", "basis", "residual", "support"]
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    return events()
+
+
+@pytest.fixture(scope="module")
+def log(table: pl.DataFrame) -> InteractionLog:
+    return log_of(table)
+
+
+@pytest.fixture(scope="module")
+def model(log: InteractionLog) -> Resus:
+    return tiny().fit(log)
+
+
+@pytest.fixture(scope="module")
+def support(table: pl.DataFrame) -> pl.DataFrame:
+    """The first events of a few users."""
+    return table.filter((pl.col("user") < 8) & (pl.col("time") < pl.col("user")))
+
+
+@pytest.fixture(scope="module")
+def query(table: pl.DataFrame) -> pl.DataFrame:
+    return table.filter((pl.col("user") < 8) & (pl.col("time") >= pl.col("user"))).drop("click", "time")
+
+
+@pytest.mark.parametrize("options", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_every_kind_of_model_answers_and_comes_back_from_disk(
+    options: dict[str, Any], log: InteractionLog, support: pl.DataFrame, query: pl.DataFrame, tmp_path: Path
+) -> None:
+    model = tiny(**options).fit(log)
+    results = model.evaluate(log)
+    assert model.name in results.models
+    answer = model.predict(support, query)
+    assert answer["probability"].is_between(0, 1).all()
+    assert (answer["residual"] != 0).any()
+    model.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["artifact.json", "model.safetensors"]
+    again = load(tmp_path)
+    assert again.config == model.config
+    assert again.history == model.history
+    assert again.predict(support, query).equals(answer)
+    assert again.evaluate(log) == results
+
+
+def test_a_run_is_repeated_bit_for_bit_and_another_seed_is_another_run(log: InteractionLog, model: Resus) -> None:
+    assert tiny().fit(log).evaluate(log) == model.evaluate(log)
+    other = tiny(seed=2).fit(log).evaluate(log)
+    assert other.models["RESUS-RR"] != model.evaluate(log).models["RESUS-RR"]
+
+
+def test_one_record_per_epoch(model: Resus) -> None:
+    assert [(line["stage"], line["epoch"]) for line in model.history] == [
+        ("predictor", 1),
+        ("predictor", 2),
+        ("residuals", 1),
+        ("residuals", 2),
+    ]
+    assert all(0 < line["validation_auc"] < 1 and line["loss"] > 0 for line in model.history)
+
+
+@pytest.mark.parametrize("learner", ["ridge", "nearest"])
+def test_predict_is_what_evaluation_scores(learner: str, table: pl.DataFrame, log: InteractionLog) -> None:
+    """Given a test user's first k events, both ways to ask give the logits of the rest."""
+    model = tiny(learner=learner).fit(log)
+    trained = model._fitted()
+    ordered = OrderedUsers.of(log, split_of(model.config, log).test, model.config.seed)
+    basis = logits_of_rows(trained.predictor, log, ordered.rows)
+    logits = score_prefixes(trained.model, log, ordered, basis, model.config.evaluation.sizes)
+    names = [str(log.user_ids[int(user)]) for user in ordered.users]
+    rows = table.with_columns(pl.col("user").cast(pl.String)).sort("time", maintain_order=True)
+    for size in (0, 1, 3, 6):
+        answer = model.predict(
+            rows.filter(pl.col("time") < size), rows.filter((pl.col("time") >= size) & pl.col("user").is_in(names))
+        )
+        places = np.repeat(np.arange(len(names)), ordered.lengths)
+        for number, name in enumerate(names):
+            wanted = logits[(places == number) & (ordered.positions >= size), size]
+            own = answer.filter(pl.col("user") == name)
+            np.testing.assert_allclose((own["basis"] + own["residual"]).to_numpy(), wanted, atol=1e-5)
+
+
+def test_a_user_without_events_gets_exactly_the_predictors_answer(
+    model: Resus, support: pl.DataFrame, query: pl.DataFrame
+) -> None:
+    strangers = query.with_columns(user=pl.col("user") + 1000)
+    answer = model.predict(support, strangers)
+    assert (answer["residual"] == 0).all()
+    assert (answer["support"] == 0).all()
+    assert answer["basis"].equals(model.predict(support, query)["basis"])
+    np.testing.assert_allclose(
+        answer["probability"].to_numpy(), 1 / (1 + np.exp(-answer["basis"].to_numpy())), rtol=1e-6
+    )
+
+
+def test_no_support_and_no_query_are_normal(model: Resus, support: pl.DataFrame, query: pl.DataFrame) -> None:
+    nobody = model.predict(support.clear(), query)
+    assert (nobody["residual"] == 0).all()
+    assert model.predict(support, query.clear()).columns == ANSWER
+    assert model.predict(support.clear(), query.clear()).height == 0
+
+
+def test_the_answer_says_how_many_events_stood_behind_it(
+    model: Resus, support: pl.DataFrame, query: pl.DataFrame
+) -> None:
+    answer = model.predict(support, query)
+    assert answer.columns == ANSWER
+    assert answer["user"].equals(query["user"])
+    known = {user: support.filter(pl.col("user") == user).height for user in range(8)}
+    assert answer["support"].to_list() == [known[user] for user in query["user"]]
+    total = (answer["basis"] + answer["residual"]).to_numpy()
+    np.testing.assert_allclose(answer["probability"].to_numpy(), 1 / (1 + np.exp(-total)), rtol=1e-5)
+
+
+def test_the_order_of_rows_does_not_matter(model: Resus, support: pl.DataFrame, query: pl.DataFrame) -> None:
+    answer = model.predict(support, query)
+    shuffle = np.random.default_rng(0).permutation(query.height)
+    again = model.predict(support.sample(fraction=1, shuffle=True, seed=1), query[shuffle])
+    for column in ("probability", "basis", "residual"):
+        np.testing.assert_allclose(again[column].to_numpy(), answer[column].to_numpy()[shuffle], atol=1e-6)
+    assert again["support"].equals(answer["support"][shuffle])
+
+
+def test_every_kind_of_table_gives_the_same_log_and_its_own_kind_of_answer(
+    table: pl.DataFrame, log: InteractionLog, model: Resus, support: pl.DataFrame, query: pl.DataFrame
+) -> None:
+    answer = model.predict(support, query)
+    arrays = {name: table[name].to_numpy() for name in table.columns}
+    assert log_of(table.to_pandas()).content_hash == log.content_hash
+    assert log_of(arrays).content_hash == log.content_hash
+    assert log_of(table.to_arrow()).content_hash == log.content_hash
+
+    asked = query.to_pandas()
+    asked.index = pd.Index([f"row {number}" for number in range(len(asked))])
+    as_pandas = model.predict(support.to_pandas(), asked)
+    assert isinstance(as_pandas, pd.DataFrame)
+    assert as_pandas.index.equals(asked.index)
+    assert pl.from_pandas(as_pandas.reset_index(drop=True)).equals(answer)
+
+    as_arrays = model.predict(support.to_arrow(), {name: query[name].to_numpy() for name in query.columns})
+    assert isinstance(as_arrays, dict)
+    assert all(isinstance(column, np.ndarray) for column in as_arrays.values())
+    assert pl.DataFrame(as_arrays).equals(answer)
+
+    as_arrow = model.predict(support, query.to_arrow())
+    assert isinstance(as_arrow, pa.Table)
+    assert pl.DataFrame(as_arrow).equals(answer)
+
+
+def test_text_from_a_csv_file_means_the_same_as_numbers(
+    model: Resus, support: pl.DataFrame, query: pl.DataFrame
+) -> None:
+    as_text = model.predict(support.cast(pl.String), query.cast(pl.String))
+    assert as_text.drop("user").equals(model.predict(support, query).drop("user"))
+
+
+def test_values_never_seen_are_answered(model: Resus, support: pl.DataFrame, query: pl.DataFrame) -> None:
+    unseen = query.with_columns(item=pl.lit(999), category=pl.lit("new"), tags=pl.lit("x|y"), price=pl.lit(None))
+    answer = model.predict(support, unseen)
+    assert answer["probability"].is_finite().all()
+    assert answer["probability"].is_between(0, 1).all()
+
+
+@pytest.mark.parametrize("column", ["user", "item", "price", "tags"])
+def test_a_missing_column_is_named(model: Resus, support: pl.DataFrame, query: pl.DataFrame, column: str) -> None:
+    with pytest.raises(DataError, match=f"the query has no column '{column}'"):
+        model.predict(support, query.drop(column))
+    with pytest.raises(DataError, match=f"the support has no column '{column}'"):
+        model.predict(support.drop(column), query)
+
+
+def test_a_missing_label_is_named(model: Resus, support: pl.DataFrame, query: pl.DataFrame) -> None:
+    with pytest.raises(DataError, match="the support has no column 'click'"):
+        model.predict(support.drop("click"), query)
+
+
+@pytest.mark.parametrize("label", [2, -1, 0.5, None, float("nan"), "yes"])
+def test_a_label_that_is_neither_0_nor_1_is_named(
+    model: Resus, support: pl.DataFrame, query: pl.DataFrame, label: Any
+) -> None:
+    labels = [1, 0, label, *[1] * (support.height - 3)]
+    dtype = pl.String if isinstance(label, str) else pl.Float64
+    wrong = support.with_columns(click=pl.Series([str(v) if dtype == pl.String else v for v in labels], dtype=dtype))
+    with pytest.raises(DataError, match="the support, column 'click', row 3"):
+        model.predict(wrong, query)
+
+
+def test_the_label_rule_of_the_log_holds_for_the_support(
+    table: pl.DataFrame, model: Resus, support: pl.DataFrame, query: pl.DataFrame
+) -> None:
+    rated = pl.col("click") * 2 + 2.5
+    schema = SCHEMA.model_copy(update={"label_threshold": 3.0})
+    other = tiny().fit(build_log(table.with_columns(click=rated), schema, KEEP, name="mine"))
+    assert other.predict(support.with_columns(click=rated), query).equals(model.predict(support, query))
+    with pytest.raises(DataError, match="column 'click', row 1: nan is not a number"):
+        other.predict(support.with_columns(click=float("nan")), query)
+
+
+@pytest.mark.parametrize("side", ["support", "query"])
+@pytest.mark.parametrize("nobody", [None, ""])
+def test_an_empty_user_is_named(
+    model: Resus, support: pl.DataFrame, query: pl.DataFrame, side: str, nobody: str | None
+) -> None:
+    tables = {"support": support, "query": query}
+    users = tables[side]["user"].cast(pl.String).to_list()
+    tables[side] = tables[side].with_columns(user=pl.Series([users[0], nobody, *users[2:]]))
+    with pytest.raises(DataError, match=f"the {side}, column 'user', row 2: the user is empty"):
+        model.predict(tables["support"], tables["query"])
+
+
+def test_what_is_not_a_table_is_named(model: Resus, query: pl.DataFrame) -> None:
+    with pytest.raises(DataError, match="the support is a list"):
+        model.predict([1, 2], query)
+
+
+def test_a_model_that_is_not_fitted_says_so(query: pl.DataFrame, log: InteractionLog, tmp_path: Path) -> None:
+    for use in (lambda: tiny().predict(query, query), lambda: tiny().evaluate(log), lambda: tiny().save(tmp_path)):
+        with pytest.raises(ArtifactError, match="not fitted yet"):
+            use()
+
+
+def test_a_wrong_setting_is_refused_before_any_work() -> None:
+    with pytest.raises(ConfigError, match=r"predictor\.kind.*deepfn"):
+        Resus(predictor="deepfn")
+    with pytest.raises(ConfigError, match=r"did you mean 'training\.epochs'"):
+        Resus(settings={"training.epoch": 2})
+
+
+def test_a_data_sets_defaults_hold_with_and_without_choices_of_ones_own() -> None:
+    log = planted_log(PlantedWorld(users=30, items=10, events_per_user=8))
+    epochs = {"predictor.epochs": 1, "training.epochs": 1}
+    bare, chosen = Resus(), Resus(settings=epochs)
+    bare.fit(log)
+    chosen.fit(log)
+    assert bare.config.predictor.hidden_units == chosen.config.predictor.hidden_units == (64, 64)
+    as_given = Resus.from_config(Config.model_validate({"predictor": {"epochs": 1}, "training": {"epochs": 1}}))
+    assert as_given.fit(log).config.predictor.hidden_units == (400, 400, 400)
+
+
+def test_models_of_other_seeds_splits_or_logs_are_not_compared(model: Resus, log: InteractionLog) -> None:
+    other_log = log_of(events().filter(pl.col("user") < 50))
+    with pytest.raises(ConfigError, match="has seed 2, RESUS-RR has 1"):
+        model.evaluate(log, against={"other": tiny(seed=2).fit(log)})
+    with pytest.raises(ConfigError, match="split"):
+        model.evaluate(log, against={"other": tiny(settings={"split.ratios": [6, 2, 2]}).fit(log)})
+    with pytest.raises(ConfigError, match="another log than 'mine'"):
+        model.evaluate(log, against={"other": tiny().fit(other_log)})
+    with pytest.raises(ConfigError, match="another log than 'mine'"):
+        model.evaluate(other_log)
+
+
+def test_models_are_compared_on_the_same_queries_and_share_a_predictor(model: Resus, log: InteractionLog) -> None:
+    nearest = tiny(learner="nearest").fit(log, predictor_from=model)
+    boosted = tiny(predictor="lightgbm").fit(log)
+    joint = tiny(settings={"predictor.pretrain": False}).fit(log)
+    results = model.evaluate(log, against={"RESUS-NN": nearest, "on trees": boosted, "joint": joint})
+    assert list(results.models) == [
+        "DeepFM",
+        "RESUS-RR",
+        "RESUS-NN",
+        "LightGBM",
+        "on trees",
+        "DeepFM of joint",
+        "joint",
+    ]
+    assert results.base == "DeepFM"
+    assert results.models["DeepFM"].stages["I"].rela_impr in (0.0, None)
+    alone = model.evaluate(log)
+    assert results.models["RESUS-RR"] == alone.models["RESUS-RR"]
+    populations = {
+        name: [(size.users, size.queries) for size in found.sizes.values()] for name, found in results.models.items()
+    }
+    assert all(population == populations["DeepFM"] for population in populations.values())
+    at_zero = [results.models[name].sizes[0].model_dump(exclude={"rela_impr"}) for name in ("DeepFM", "RESUS-NN")]
+    assert at_zero[0] == at_zero[1]
+
+
+def test_a_name_that_would_hide_another_row_is_refused(model: Resus, log: InteractionLog) -> None:
+    for name in ("RESUS-RR", "DeepFM", "oracle"):
+        with pytest.raises(ConfigError, match=f"'{name}'"):
+            model.evaluate(log, against={name: model})
+
+
+def test_an_unknown_base_is_named(model: Resus, log: InteractionLog) -> None:
+    with pytest.raises(ConfigError, match="DeepFN"):
+        model.evaluate(log, base="DeepFN")
+
+
+def test_a_predictor_taken_from_another_run_is_used_as_it_is(model: Resus, log: InteractionLog) -> None:
+    before = {name: tensor.clone() for name, tensor in model._fitted().predictor.state_dict().items()}
+    taken = tiny().fit(log, predictor_from=model)
+    after = taken._fitted().predictor.state_dict()
+    assert all(before[name].equal(after[name]) for name in before)
+    assert [line["stage"] for line in taken.history] == ["residuals", "residuals"]
+
+
+def test_a_predictor_that_does_not_fit_is_refused(model: Resus, log: InteractionLog) -> None:
+    with pytest.raises(ConfigError, match="other settings"):
+        tiny(settings={"predictor.embedding_dim": 5}).fit(log, predictor_from=model)
+    with pytest.raises(ConfigError, match="seed"):
+        tiny(seed=5).fit(log, predictor_from=model)
+    joint = tiny(settings={"predictor.pretrain": False}).fit(log)
+    with pytest.raises(ConfigError, match=r"predictor\.pretrain=false"):
+        tiny(settings={"predictor.pretrain": False}).fit(log, predictor_from=joint)
+
+
+def test_results_come_back_from_disk(model: Resus, log: InteractionLog, tmp_path: Path) -> None:
+    results = model.evaluate(log, part="validation")
+    results.write(tmp_path / "results.json")
+    assert Results.read(tmp_path / "results.json") == results
+    assert results.part == "validation"
+
+
+def test_a_finished_run_is_neither_repeated_nor_overwritten(log: InteractionLog, tmp_path: Path) -> None:
+    model = tiny().fit(log, folder=tmp_path / "run")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    assert sorted(files) == ["artifact.json", "metrics.jsonl", "model.safetensors"]
+    with pytest.raises(ArtifactError, match="finished run"):
+        tiny().fit(log, folder=tmp_path / "run")
+    with pytest.raises(ArtifactError, match="finished run with other settings"):
+        tiny(seed=2).fit(log, folder=tmp_path / "run", resume=True)
+    again = tiny().fit(log, folder=tmp_path / "run", resume=True)
+    assert again.evaluate(log) == model.evaluate(log)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == files
+
+
+class StoppedError(Exception):
+    """A run that is cut off from outside."""
+
+
+@pytest.mark.parametrize("options", [{}, {"predictor": "lightgbm"}, {"settings": {"predictor.pretrain": False}}])
+@pytest.mark.parametrize("stop_at", ["predictor", "residuals, epoch 1", "residuals, epoch 2"])
+def test_a_stopped_run_goes_on_to_the_same_model(
+    options: dict[str, Any], stop_at: str, log: InteractionLog, tmp_path: Path
+) -> None:
+    def stop(task: str, done: int, total: int | None) -> None:
+        if task.startswith(stop_at):
+            raise StoppedError
+
+    fresh = tiny(**options).fit(log)
+    if stop_at == "predictor" and "settings" in options:
+        stop_at = "residuals"
+    with pytest.raises(StoppedError):
+        tiny(**options).fit(log, folder=tmp_path, progress=stop)
+    with pytest.raises(ArtifactError, match="--resume"):
+        tiny(**options).fit(log, folder=tmp_path)
+    with pytest.raises(ArtifactError, match="other settings"):
+        tiny(**options, seed=9).fit(log, folder=tmp_path, resume=True)
+    with pytest.raises(ArtifactError, match="finish it with 'resus train --resume'"):
+        load(tmp_path)
+    resumed = tiny(**options).fit(log, folder=tmp_path, resume=True)
+    assert resumed.evaluate(log) == fresh.evaluate(log)
+    timeless = [[{**line, "seconds": 0} for line in model.history] for model in (fresh, resumed)]
+    assert timeless[0] == timeless[1]
+
+
+def test_a_run_on_another_predictor_is_another_run(model: Resus, log: InteractionLog, tmp_path: Path) -> None:
+    def stop(task: str, done: int, total: int | None) -> None:
+        raise StoppedError
+
+    with pytest.raises(StoppedError):
+        tiny(learner="nearest").fit(log, folder=tmp_path, predictor_from=model, progress=stop)
+    with pytest.raises(ArtifactError, match="other settings or other data"):
+        tiny(learner="nearest").fit(log, folder=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("table", "hint"),
+    [
+        (events().filter(pl.col("user") < 2), "no user of 2 is left"),
+        (events().filter(pl.col("time") < 1), "no training user has two events"),
+        (events().with_columns(click=pl.col("time") > 0), "validation users do not have both labels"),
+    ],
+    ids=["too few users", "one event each", "one label in all queries"],
+)
+def test_data_that_cannot_be_learned_from_leaves_no_folder(table: pl.DataFrame, hint: str, tmp_path: Path) -> None:
+    with pytest.raises((DataError, TrainingError), match=hint):
+        tiny().fit(log_of(table), folder=tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_the_log_was_is_remembered(log: InteractionLog, model: Resus, tmp_path: Path) -> None:
+    log.save(tmp_path / "log")
+    from_disk = tiny().fit(str(tmp_path / "log"))
+    assert from_disk.log_path == (tmp_path / "log").resolve()
+    assert from_disk.evaluate(log) == model.evaluate(log)
+    with pytest.raises(ArtifactError, match="--data"):
+        _ = model.log_path
+
+
+def test_a_log_never_replaces_somebodys_folder(log: InteractionLog, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match=r"thesis\.tex"):
+        log.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_tiny_settings_are_what_the_models_have(model: Resus) -> None:
+    assert model.config.predictor.hidden_units == tuple(TINY["predictor.hidden_units"])
+    assert model.config.evaluation.stages == {"I": [1, 2], "II": [3, 4], "III": [5, 6]}

@@ -1,0 +1,85 @@
+"""A module imports what stands above it in this table, or beside it in its own layer; never what stands below."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import resus
+
+LAYERS = (
+    ("errors", "version", "progress"),
+    ("files", "validation"),
+    ("config",),
+    ("data",),
+    ("episodes",),
+    ("predictors", "learners", "fusion"),
+    ("model",),
+    ("builders", "training"),
+    ("evaluation", "prediction", "artifact"),
+    ("trainer",),
+    ("estimator",),
+    ("report",),
+    ("cli",),
+)
+APART = (("training", "evaluation"), ("predictors", "learners"), ("prediction", "evaluation"), ("report", "estimator"))
+NEVER = {
+    "data": {"torch", "lightgbm", "matplotlib", "typer", "rich"},
+    "config": {"torch", "polars", "numpy"},
+    "episodes": {"polars", "typer", "rich"},
+    "learners": {"polars", "numpy", "typer", "rich"},
+    "training": {"polars", "typer", "rich"},
+    "evaluation": {"polars", "typer", "rich", "matplotlib"},
+    "report": {"torch", "polars", "typer"},
+}
+SOURCE = Path(resus.__file__).parent
+MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
+
+
+def imports_of(path: Path) -> set[str]:
+    """Full names of the modules that a file imports, wherever in the file."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports name the whole path"
+            assert node.module is not None
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def layer_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def parts_of(names: set[str]) -> set[str]:
+    """The modules and packages of resus among some imports."""
+    return {name.split(".")[1] for name in names if name.startswith("resus.") and name.split(".")[1] in RANK}
+
+
+def test_the_table_names_every_module() -> None:
+    assert {layer_of(path) for path in MODULES} == set(RANK)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_import_points_back(path: Path) -> None:
+    own = layer_of(path)
+    found = imports_of(path)
+    back = {part for part in parts_of(found) if RANK[part] > RANK[own]}
+    assert not back, f"{own} stands above {back}"
+    for one, other in APART:
+        assert not (own == one and other in parts_of(found)), f"{one} must not know {other}"
+    outside = {name.partition(".")[0] for name in found} & NEVER.get(own, set())
+    assert not outside, f"{own} must not import {outside}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_is_unpickled(path: Path) -> None:
+    """A model from a stranger must not run code: neither pickle nor a loader built on it."""
+    names = {name.partition(".")[0] for name in imports_of(path)}
+    assert not names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert not calls & {"torch.load", "torch.save", "np.load", "numpy.load", "eval", "exec", "yaml.load"}
