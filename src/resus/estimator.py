@@ -13,11 +13,12 @@ from resus.config import PREDICTOR_NAMES, Config, resolve
 from resus.data.features import FeatureMap
 from resus.data.frames import as_frame, like
 from resus.data.log import InteractionLog
+from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.results import Results
 from resus.model import ResidualModel
-from resus.prediction import Columns, predict
+from resus.prediction import predict
 from resus.progress import Progress, silent
 from resus.trainer import Trained, forget_checkpoints, split_of, train
 
@@ -100,7 +101,7 @@ class Resus:
             "name": opened.name,
             "hash": opened.content_hash,
             "path": str(path.resolve()) if path else None,
-            "columns": opened.manifest.get("schema"),
+            "schema": opened.manifest.get("schema"),
         }
         if kept is not None:
             self.save(kept)
@@ -156,17 +157,14 @@ class Resus:
         """
         trained = self._fitted()
         assert self._features is not None
-        roles = self._log_facts.get("columns") or {}
-        if not roles:
-            raise DataError("this model was fitted on a log without column names: build the log from a table")
-        columns = Columns(roles["user"], roles["label"], roles.get("time"), roles.get("label_threshold"))
+        schema = self.schema
         frame = as_frame(query, "the query")
         answer = predict(
-            trained.predictor, trained.model, self._features, as_frame(support, "the support"), frame, columns
+            trained.predictor, trained.model, self._features, as_frame(support, "the support"), frame, schema
         )
         table = pl.DataFrame(
             {
-                columns.user: frame[columns.user],
+                schema.user: frame[schema.user],
                 "probability": answer.probability,
                 "basis": answer.basis,
                 "residual": answer.residual,
@@ -188,6 +186,14 @@ class Resus:
         """Read what `save` or `resus train` wrote."""
         artifact = Artifact.load(Path(folder))
         return cls.from_config(artifact.config)._take(artifact)
+
+    @property
+    def schema(self) -> TableSchema:
+        """What the columns of the tables mean on which this model was trained, and which `predict` expects."""
+        roles = self._log_facts.get("schema")
+        if not roles:
+            raise DataError("this model was fitted on a log without column names: build the log from a table")
+        return TableSchema.model_validate(roles)
 
     @property
     def log_path(self) -> Path:

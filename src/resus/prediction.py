@@ -10,6 +10,7 @@ import polars as pl
 import torch
 
 from resus.data.features import FeatureMap, as_text
+from resus.data.schema import TableSchema
 from resus.data.times import as_times
 from resus.episodes.tensors import Features
 from resus.errors import DataError
@@ -32,16 +33,6 @@ class Prediction:
     support: npt.NDArray[np.int64]  # how many events stood behind the answer
 
 
-@dataclass(frozen=True, eq=False)
-class Columns:
-    """The names of the user, label and time columns."""
-
-    user: str
-    label: str
-    time: str | None
-    label_threshold: float | None
-
-
 @torch.no_grad()
 def predict(
     predictor: Predictor,
@@ -49,12 +40,12 @@ def predict(
     features: FeatureMap,
     support: pl.DataFrame,
     query: pl.DataFrame,
-    columns: Columns,
+    schema: TableSchema,
 ) -> Prediction:
     """Each query is answered from its own user's support rows; a user without any gets Ψ's answer."""
-    users, asked_users = _users(support, columns, "the support"), _users(query, columns, "the query")
-    labels = _labels(support, columns)
-    order = _by_user(users, support, columns)
+    users, asked_users = _users(support, schema, "the support"), _users(query, schema, "the query")
+    labels = _labels(support, schema)
+    order = _by_user(users, support, schema)
     known = _encode(features, support[order], "the support")
     asked = _encode(features, query, "the query")
     residuals = torch.from_numpy(labels[order]) - predictor.logits(known).sigmoid()
@@ -105,37 +96,37 @@ def _encode(features: FeatureMap, frame: pl.DataFrame, where: str) -> Features:
     return Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
 
 
-def _users(frame: pl.DataFrame, columns: Columns, where: str) -> pl.Series:
-    if columns.user not in frame.columns:
-        raise DataError(f"{where} has no column '{columns.user}', which says whose rows these are")
-    users = as_text(frame[columns.user])
+def _users(frame: pl.DataFrame, schema: TableSchema, where: str) -> pl.Series:
+    if schema.user not in frame.columns:
+        raise DataError(f"{where} has no column '{schema.user}', which says whose rows these are")
+    users = as_text(frame[schema.user])
     empty = users.is_null() | (users == "")
     if empty.any():
         row = int(empty.arg_true()[0])
-        raise DataError(f"{where}, column '{columns.user}', row {row + 1}: the user is empty; fill it in")
+        raise DataError(f"{where}, column '{schema.user}', row {row + 1}: the user is empty; fill it in")
     return users
 
 
-def _labels(support: pl.DataFrame, columns: Columns) -> Floats:
-    if columns.label not in support.columns:
-        raise DataError(f"the support has no column '{columns.label}': it must say what the user did with each row")
-    labels = support[columns.label].cast(pl.Float64, strict=False).fill_nan(None)
-    if columns.label_threshold is not None:
-        labels = (labels >= columns.label_threshold).cast(pl.Float64)
+def _labels(support: pl.DataFrame, schema: TableSchema) -> Floats:
+    if schema.label not in support.columns:
+        raise DataError(f"the support has no column '{schema.label}': it must say what the user did with each row")
+    labels = support[schema.label].cast(pl.Float64, strict=False).fill_nan(None)
+    if schema.label_threshold is not None:
+        labels = (labels >= schema.label_threshold).cast(pl.Float64)
     bad = ~labels.is_in([0.0, 1.0]).fill_null(False)
     if bad.any():
         row = int(bad.arg_true()[0])
-        wanted = "0 or 1" if columns.label_threshold is None else "a number"
+        wanted = "0 or 1" if schema.label_threshold is None else "a number"
         raise DataError(
-            f"the support, column '{columns.label}', row {row + 1}: "
-            f"{support[columns.label][row]!r} is not {wanted}; mend it"
+            f"the support, column '{schema.label}', row {row + 1}: "
+            f"{support[schema.label][row]!r} is not {wanted}; mend it"
         )
     return labels.to_numpy().astype(np.float32)
 
 
-def _by_user(users: pl.Series, support: pl.DataFrame, columns: Columns) -> npt.NDArray[np.int64]:
+def _by_user(users: pl.Series, support: pl.DataFrame, schema: TableSchema) -> npt.NDArray[np.int64]:
     """Rows by user, and by time where it is given: a learner may weigh recent events."""
     keys: dict[str, Any] = {"user": users}
-    if columns.time and columns.time in support.columns:
-        keys["time"] = as_times(support[columns.time])
+    if schema.time and schema.time in support.columns:
+        keys["time"] = as_times(support[schema.time])
     return pl.DataFrame(keys).with_row_index().sort([*keys, "index"])["index"].to_numpy().astype(np.int64)

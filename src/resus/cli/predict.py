@@ -20,7 +20,7 @@ def command(
     from resus.estimator import Resus
 
     model = Resus.load(run)
-    events, asked = read_plain(support), read_plain(query)
+    events, asked = read_plain(support, model.schema), read_plain(query, model.schema)
     answer = model.predict(events, asked)
     scored = asked.with_columns(answer.select("probability", "basis", "residual", "support"))
     if out is None:

@@ -67,7 +67,7 @@ def read_table(path: Path, schema: TableSchema | None, options: PrepareOptions) 
     if path.suffix.lower() in PARQUET_SUFFIXES:
         read = _read_parquet(path, schema)
     else:
-        separator = (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
+        separator = _separator(path, schema)
         encoding = schema.encoding if schema else "utf-8"
         wanted = schema.columns if schema else ()
         read = read_delimited(path, separator=separator, encoding=encoding, wanted=wanted)
@@ -96,6 +96,10 @@ def attach(
         what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
         problems.append(Problem(rows.where, None, key, what, "fetch the file again: it is not whole"))
     return events.join(listed, on=key, how="left", maintain_order="left")
+
+
+def _separator(path: Path, schema: TableSchema | None) -> str:
+    return (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
 
 
 def _read_parquet(path: Path, schema: TableSchema | None) -> Delimited:
@@ -141,12 +145,12 @@ def _guess_kind(series: pl.Series) -> str:
     return "numeric" if fractional and numbers.null_count() == series.null_count() else "categorical"
 
 
-def read_plain(path: Path) -> pl.DataFrame:
+def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
     """All rows and columns of a CSV, TSV or Parquet file, or one sentence on what is wrong with it."""
     if path.suffix.lower() in PARQUET_SUFFIXES:
         read = _read_parquet(path, None)
     else:
-        read = read_delimited(path, separator="\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
+        read = read_delimited(path, separator=_separator(path, schema), encoding=schema.encoding)
     refuse(read.problems)
     assert read.frame is not None
     return read.frame

@@ -61,8 +61,8 @@ def calibration_error(labels: Vector, probabilities: Vector, bins: int = 20) -> 
 
 
 def rela_impr(auc: float, base_auc: float) -> float:
-    """Improvement of the AUC above chance, in percent of the base's (Yan et al. 2014)."""
-    return ((auc - 0.5) / (base_auc - 0.5) - 1) * 100 if base_auc != 0.5 else float("nan")
+    """Improvement of the AUC above chance, in percent of the base's (Yan et al. 2014); nan for a base without any."""
+    return ((auc - 0.5) / (base_auc - 0.5) - 1) * 100 if base_auc > 0.5 else float("nan")
 
 
 def _pairs(
