@@ -3,7 +3,7 @@
     python -m benchmarks.quality [ml-1m | authors-release | frappe]
 
 A finished cell (data set, protocol, seed) is one line of benchmarks/quality.jsonl; asked again, only missing cells run,
-and a killed cell goes on from its last epoch.
+and a killed cell goes on from its last epoch. `resus report runs/benchmarks/ml-1m-1.json` draws a cell's curves.
 """
 
 import json
@@ -113,6 +113,7 @@ def _run_cell(name: str, suite: Suite, seed: int) -> None:
         models[model.name] = model
         seconds[model.name] = round(time.perf_counter() - began, 1)
     results = Resus.compare(models, log)
+    results.write(RUNS / f"{name}-{seed}.json")
     cell = {"suite": name, "seed": seed, "base": results.base, "training_seconds": seconds}
     cell |= {"population": _population(results), "stages": _stages(results)}
     with CELLS.open("a") as lines:
