@@ -39,4 +39,4 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.quality
 
 clean:
-	rm -rf .venv runs data
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

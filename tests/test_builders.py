@@ -14,6 +14,7 @@ from resus.learners.nearest import NearestLearner
 from resus.learners.ridge import RidgeLearner
 from resus.learners.similarity import CosineSimilarity, LearnedSimilarity
 from resus.predictors.deepfm import DeepFM
+from resus.predictors.embedding import FieldEmbedding
 from resus.predictors.fm import FM
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.lr import LR
@@ -61,7 +62,7 @@ def test_an_unknown_architecture_is_a_mistake_of_ours(log: InteractionLog) -> No
 
 
 def test_boosting_takes_its_settings(log: InteractionLog) -> None:
-    chosen = {"kind": "lightgbm", "boosting_rate": 0.3, "rounds": 7, "num_leaves": 5, "patience": 3}
+    chosen = {"kind": "lightgbm", "boosting_rate": 0.3, "rounds": 7, "num_leaves": 5, "boosting_patience": 30}
     predictor = build_predictor(resolve({f"predictor.{key}": value for key, value in chosen.items()}), log.features)
     assert isinstance(predictor, GradientBoosting)
     assert (predictor.learning_rate, predictor.rounds, predictor.num_leaves, predictor.patience) == (0.3, 7, 5, 30)
@@ -103,3 +104,12 @@ def test_fusion_takes_its_settings(
     fusion = build_model(resolve(settings), log.features).fusion
     assert fusion.scale.tolist() == [3.0] * entries
     assert (None if fusion.bias is None else fusion.bias.tolist()) == ([0.0] * entries if bias else None)
+
+
+@pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "deepfm", "xdeepfm"])
+def test_a_value_never_seen_starts_at_zero(log: InteractionLog, kind: str) -> None:
+    network = build_network(kind, resolve().encoder, log.features)
+    tables = [part.table.detach() for part in network.modules() if isinstance(part, FieldEmbedding)]
+    assert tables
+    unknown = list(log.features.first_ids)
+    assert all(float(table[unknown].abs().sum()) == 0 and float(table.abs().sum()) > 0 for table in tables)

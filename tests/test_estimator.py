@@ -305,10 +305,10 @@ def test_models_are_compared_on_the_same_queries_and_share_a_predictor(model: Re
         "RESUS-NN",
         "LightGBM",
         "on trees",
-        "DeepFM of joint",
         "joint",
     ]
     assert results.base == "DeepFM"
+    assert joint.evaluate(log).base == "RESUS-RR (w/o pretrain)"
     assert results.models["DeepFM"].stages["I"].rela_impr in (0.0, None)
     alone = model.evaluate(log)
     assert results.models["RESUS-RR"] == alone.models["RESUS-RR"]
@@ -443,3 +443,24 @@ def test_a_log_never_replaces_somebodys_folder(log: InteractionLog, tmp_path: Pa
 def test_the_tiny_settings_are_what_the_models_have(model: Resus) -> None:
     assert model.config.predictor.hidden_units == tuple(TINY["predictor.hidden_units"])
     assert model.config.evaluation.stages == {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
+
+
+def test_the_first_predictor_is_the_base_wherever_it_stands(model: Resus, log: InteractionLog) -> None:
+    alone = tiny(learner="nearest", predictor="none").fit(log)
+    assert Resus.compare({"MUS": alone, "RESUS-RR": model}, log).base == "DeepFM"
+
+
+def test_a_table_is_fitted_with_its_schema_and_refused_without(model: Resus, log: InteractionLog) -> None:
+    schema = model.schema
+    by_table = tiny().fit(events().to_pandas(), schema=schema.model_dump())
+    assert by_table.evaluate(log).models["RESUS-RR"] == model.evaluate(log).models["RESUS-RR"]
+    with pytest.raises(DataError, match="without a schema"):
+        tiny().fit(events())
+    with pytest.raises(ConfigError, match="unknown key 'usr', did you mean 'user'"):
+        tiny().fit(events(), schema={**schema.model_dump(), "usr": "user"})
+
+
+def test_training_that_diverges_says_what_to_do(log: InteractionLog) -> None:
+    for learner in ("ridge", "nearest"):
+        with pytest.raises(TrainingError, match="numbers are not finite any more; lower the learning rate"):
+            tiny(learner=learner, settings={"training.learning_rate": 1e30, "training.epochs": 3}).fit(log)

@@ -36,7 +36,8 @@ class Artifact:
     history: list[dict[str, Any]]
 
     def save(self, folder: Path) -> None:
-        """The weights first and the facts, with the weights' hash, last: a folder with facts is whole."""
+        """The facts, with the weights' hash, go first and come last: a folder with facts is whole."""
+        (folder / FACTS).unlink(missing_ok=True)
         save_tensors(folder / WEIGHTS, self.tensors, {})
         facts = {
             "format": FORMAT,

@@ -1,5 +1,6 @@
 """From settings to parts: the only place where a config meets a constructor."""
 
+import torch
 from torch import nn
 
 from resus.config import Config, LearnerConfig, NetworkConfig
@@ -10,6 +11,7 @@ from resus.learners.ridge import RidgeLearner
 from resus.learners.similarity import CosineSimilarity, LearnedSimilarity
 from resus.model import ResidualModel
 from resus.predictors.deepfm import DeepFM
+from resus.predictors.embedding import FieldEmbedding
 from resus.predictors.fm import FM
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.lr import LR
@@ -22,7 +24,16 @@ AnyPredictor = NeuralPredictor | GradientBoosting | NoPredictor
 
 
 def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Module:
-    """An architecture without its output layer."""
+    """An architecture without its output layer. A value never seen starts at zero, so that it says nothing."""
+    network = _network(kind, config, features)
+    for part in network.modules():
+        if isinstance(part, FieldEmbedding):
+            with torch.no_grad():
+                part.table[list(features.first_ids)] = 0.0
+    return network
+
+
+def _network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Module:
     shape = (features.n_ids, features.column_counts)
     dim, std, hidden = config.embedding_dim, config.embedding_std, config.hidden_units
     match kind:
@@ -49,7 +60,7 @@ def build_predictor(config: Config, features: FeatureMap) -> AnyPredictor:
             learning_rate=chosen.boosting_rate,
             rounds=chosen.rounds,
             num_leaves=chosen.num_leaves,
-            patience=10 * chosen.patience,
+            patience=chosen.boosting_patience,
         )
     return NeuralPredictor(build_network(chosen.kind, chosen, features))
 
@@ -65,7 +76,7 @@ def build_model(config: Config, features: FeatureMap) -> ResidualModel:
     return ResidualModel(encoder, _build_learner(config.learner, int(encoder.width)), fusion)  # type: ignore[arg-type]
 
 
-def _build_learner(config: LearnerConfig, width: int) -> nn.Module:
+def _build_learner(config: LearnerConfig, width: int) -> RidgeLearner | NearestLearner:
     if config.kind == "ridge":
         return RidgeLearner(ridge=config.ridge, learn_ridge=config.learn_ridge, bias=config.bias)
     return NearestLearner(LearnedSimilarity(width) if config.similarity == "learned" else CosineSimilarity())

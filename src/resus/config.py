@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
 from resus.errors import ConfigError
 from resus.validation import known_keys, nearest_key, on_one_line, sentence_of
@@ -25,8 +25,10 @@ class NetworkConfig(Settings):
 
     embedding_dim: int = Field(default=10, ge=1, description="width of a field's vector")
     embedding_std: float = Field(default=0.01, gt=0, description="spread of the embeddings at the start")
-    hidden_units: tuple[int, ...] = Field(default=(400, 400, 400), min_length=1, description="of the perceptron")
-    cin_maps: tuple[int, ...] = Field(
+    hidden_units: tuple[PositiveInt, ...] = Field(
+        default=(400, 400, 400), min_length=1, description="of the perceptron"
+    )
+    cin_maps: tuple[PositiveInt, ...] = Field(
         default=(100, 100), min_length=1, description="xdeepfm only: feature maps per layer"
     )
 
@@ -44,6 +46,7 @@ class PredictorConfig(NetworkConfig):
     patience: int = Field(default=2, ge=1, description="epochs without a better validation AUC before stopping")
     rounds: int = Field(default=500, ge=1, description="lightgbm only: boosting rounds at most")
     num_leaves: int = Field(default=63, ge=2, description="lightgbm only: leaves per tree")
+    boosting_patience: int = Field(default=20, ge=1, description="lightgbm only: rounds without a better AUC")
     boosting_rate: float = Field(default=0.1, gt=0, description="lightgbm only: shrinkage")
 
     @model_validator(mode="after")
@@ -65,7 +68,7 @@ class LearnerConfig(Settings):
 
     kind: Literal["ridge", "nearest"] = Field(default="ridge", description="ridge (RESUS-RR) or nearest (RESUS-NN)")
     similarity: Literal["learned", "cosine"] = Field(default="learned", description="nearest only: learned or cosine")
-    ridge: float = Field(default=1.0, gt=0, description="ridge only: λ at the start")
+    ridge: float = Field(default=1.0, ge=1e-6, description="ridge only: λ at the start")
     learn_ridge: bool = Field(default=True, description="ridge only: learn λ, or keep it")
     bias: bool = Field(default=False, description="ridge only: a constant feature")
 
@@ -137,7 +140,7 @@ class Config(Settings):
     """All settings of one run."""
 
     protocol: Protocol = Field(default="paper", description="paper, or authors-release")
-    seed: int = Field(default=1, ge=0, description="draws the user split, the episodes and the weights")
+    seed: int = Field(default=1, ge=0, le=2**31 - 1, description="draws the user split, the episodes and the weights")
     predictor: PredictorConfig = PredictorConfig()
     encoder: EncoderConfig = EncoderConfig()
     learner: LearnerConfig = LearnerConfig()

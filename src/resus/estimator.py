@@ -10,6 +10,7 @@ import torch
 from resus.artifact import FACTS, Artifact
 from resus.builders import AnyPredictor, build_model, build_predictor
 from resus.config import PREDICTOR_NAMES, Config, resolve
+from resus.data.build import build_log
 from resus.data.features import FeatureMap
 from resus.data.frames import as_frame, like
 from resus.data.log import InteractionLog
@@ -21,6 +22,7 @@ from resus.model import ResidualModel
 from resus.prediction import predict
 from resus.progress import Progress, silent
 from resus.trainer import Trained, forget_checkpoints, split_of, train
+from resus.validation import checked
 
 
 class Resus:
@@ -78,19 +80,22 @@ class Resus:
 
     def fit(
         self,
-        log: InteractionLog | str | Path,
+        log: Any,
         *,
+        schema: TableSchema | Mapping[str, Any] | None = None,
         folder: Path | str | None = None,
         resume: bool = False,
         predictor_from: "Resus | None" = None,
         progress: Progress = silent,
     ) -> Self:
-        """Train on the log's training users. With a `folder`, everything is kept there and a killed run can resume."""
+        """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
+
+        With a `folder`, everything is kept there and a killed run can resume.
+        """
         path = Path(log) if isinstance(log, str | Path) else None
-        opened = InteractionLog.open(path) if path else log
-        assert isinstance(opened, InteractionLog)
+        opened = _as_log(log, schema)
         if self._overrides is not None:
-            self.config = resolve(self._overrides, data_set=opened.name)
+            self.config = resolve(self._overrides, data_set=opened.data_set)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
             return self._take_finished(kept, opened, resume)
@@ -142,7 +147,7 @@ class Resus:
             if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
                 raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
             trained, predictor = model._fitted(), None
-            if model.config.predictor.kind != "none":
+            if model.config.predictor.kind != "none" and model.config.predictor.pretrain:
                 predictor = model.config.predictor_name
                 if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
                     predictor = f"{predictor} of {name}"
@@ -262,6 +267,19 @@ def _rebuild(artifact: Artifact) -> Trained:
         reason = str(error).splitlines()[-1].strip()
         raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
     return Trained(predictor, model.eval(), artifact.history)
+
+
+def _as_log(log: Any, schema: TableSchema | Mapping[str, Any] | None) -> InteractionLog:
+    if isinstance(log, InteractionLog):
+        return log
+    if isinstance(log, str | Path):
+        return InteractionLog.open(log)
+    if schema is None:
+        raise DataError(
+            "fit was given a table without a schema: pass schema={'user': …, 'item': …, 'label': …, 'fields': {…}}"
+        )
+    roles = schema if isinstance(schema, TableSchema) else checked(TableSchema, schema)
+    return build_log(log, roles)
 
 
 def _same_weights(one: AnyPredictor, other: AnyPredictor) -> bool:

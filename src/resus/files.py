@@ -14,6 +14,7 @@ from typing import Any
 
 from resus.errors import ArtifactError, StorageError
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _WRITE_REFUSED = {
     errno.EACCES,
     errno.EDQUOT,
@@ -140,5 +141,6 @@ def storage_errors(target: Path) -> Iterator[None]:
         if number not in _WRITE_REFUSED:
             raise
         raise StorageError(
-            f"cannot write {target}: {os.strerror(number).lower()}; free some space or choose another place"
+            f"cannot write {target}: {os.strerror(number).lower()}; "
+            + ("free some space or choose another place" if number in _NO_ROOM else "choose another place")
         ) from error

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +10,6 @@ import torch
 
 from resus.data.features import FeatureMap, as_text
 from resus.data.schema import TableSchema
-from resus.data.times import as_times
 from resus.episodes.tensors import Features
 from resus.errors import DataError
 from resus.model import ResidualModel
@@ -45,11 +43,10 @@ def predict(
     """Each query is answered from its own user's support rows; a user without any gets Ψ's answer."""
     users, asked_users = _users(support, schema, "the support"), _users(query, schema, "the query")
     labels = _labels(support, schema)
-    order = _by_user(users, support, schema)
-    known = _encode(features, support[order], "the support")
+    order = users.arg_sort().to_numpy().astype(np.int64)
+    known = _encode(features, support, "the support").take(order)
     asked = _encode(features, query, "the query")
-    residuals = torch.from_numpy(labels[order]) - predictor.logits(known).sigmoid()
-    encoded = model.encoder(known)
+    clicked = torch.from_numpy(labels[order])
     sorted_users = users.gather(order)
     starts = sorted_users.search_sorted(asked_users, side="left").to_numpy().astype(np.int64)
     counts = sorted_users.search_sorted(asked_users, side="right").to_numpy().astype(np.int64) - starts
@@ -64,9 +61,16 @@ def predict(
             sizes = np.zeros(len(first), dtype=np.int64)
             sizes[owner] = counts[rows]
             mask = np.arange(sizes.max())[None, :] < sizes[:, None]
-            slots = torch.from_numpy(np.where(mask, first[:, None] + np.arange(sizes.max())[None, :], 0))
+            places = (first[:, None] + np.arange(sizes.max())[None, :])[mask]
+            events = known.take(places)
+            residuals = clicked[torch.from_numpy(places)] - predictor.logits(events).sigmoid()
+            filled = torch.from_numpy(mask)
             answers = model.learner(
-                encoded[slots], torch.from_numpy(mask), residuals[slots], model.encoder(tile), torch.from_numpy(owner)
+                _spread(model.encoder(events), filled),
+                filled,
+                _spread(residuals, filled),
+                model.encoder(tile),
+                torch.from_numpy(owner),
             )
             added[rows] = model.fusion(answers, torch.from_numpy(counts[rows])).numpy()
     probability = torch.from_numpy(basis + added).sigmoid().numpy()
@@ -89,6 +93,13 @@ def _tiles(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iter
         last = first + max(1, int(((cells <= TILE_CELLS) & (asked <= TILE_ROWS)).sum()))
         yield rows[edges[first] : edges[last]]
         first = last
+
+
+def _spread(values: torch.Tensor, filled: torch.Tensor) -> torch.Tensor:
+    """`[n, ...]` values into the filled slots of `[U, S, ...]`, zeros elsewhere."""
+    spread = values.new_zeros(*filled.shape, *values.shape[1:])
+    spread[filled] = values
+    return spread
 
 
 def _encode(features: FeatureMap, frame: pl.DataFrame, where: str) -> Features:
@@ -122,11 +133,3 @@ def _labels(support: pl.DataFrame, schema: TableSchema) -> Floats:
             f"{support[schema.label][row]!r} is not {wanted}; mend it"
         )
     return labels.to_numpy().astype(np.float32)
-
-
-def _by_user(users: pl.Series, support: pl.DataFrame, schema: TableSchema) -> npt.NDArray[np.int64]:
-    """Rows by user, and by time where it is given: a learner may weigh recent events."""
-    keys: dict[str, Any] = {"user": users}
-    if schema.time and schema.time in support.columns:
-        keys["time"] = as_times(support[schema.time])
-    return pl.DataFrame(keys).with_row_index().sort([*keys, "index"])["index"].to_numpy().astype(np.int64)

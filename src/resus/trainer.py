@@ -138,7 +138,7 @@ class _Run:
                 predictor,
                 self.log,
                 rows,
-                validate=lambda: auc(self.log.labels[held_out], logits_of_rows(predictor, self.log, held_out)),
+                validate=lambda: self._predictor_auc(predictor, held_out),
                 learning_rate=chosen.learning_rate,
                 batch_size=chosen.batch_size,
                 epochs=chosen.epochs,
@@ -188,8 +188,14 @@ class _Run:
         sizes = self.config.evaluation.sizes[1:]
         logits = score_prefixes(model, self.log, self.validation, basis, sizes)
         labels, positions = self.log.labels[self.validation.rows], self.validation.positions
+        if not np.isfinite(logits).all():
+            return float("nan")
         aucs = [auc(labels[positions >= k], logits[positions >= k, j]) for j, k in enumerate(sizes)]
         return float(np.nanmean(aucs))
+
+    def _predictor_auc(self, predictor: NeuralPredictor, rows: npt.NDArray[np.int64]) -> float:
+        logits = logits_of_rows(predictor, self.log, rows)
+        return auc(self.log.labels[rows], logits) if np.isfinite(logits).all() else float("nan")
 
     def _refuse_one_label(self) -> None:
         """Of all support sizes the smallest leaves the most queries: where it can be validated, so can training."""

@@ -11,6 +11,10 @@ def command(
     schema: Annotated[
         Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")
     ] = None,
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="As for prepare, such as duplicates=first."),
+    ] = None,
 ) -> None:
     """Explain everything that is wrong with an input, with row and column, and what to do about it."""
     from rich.markup import escape
@@ -18,10 +22,14 @@ def command(
 
     from resus.cli.console import out as console
     from resus.cli.console import say
+    from resus.config import parse_assignments
     from resus.data.doctor import diagnose
+    from resus.data.options import PrepareOptions
     from resus.data.schema import TableSchema
+    from resus.validation import checked
 
-    problems = diagnose(path, TableSchema.read(schema) if schema else None)
+    options = checked(PrepareOptions, parse_assignments(assignments or []))
+    problems = diagnose(path, TableSchema.read(schema) if schema else None, options)
     if not problems:
         say(f"{path}: nothing wrong found; 'resus prepare' will take it")
         return

@@ -28,10 +28,12 @@ def command(
     models = [Resus.load(run) for run in runs]
     names = [model.name for model in models]
     if len(set(names)) < len(names):
-        names = [f"{name} [{run.name}]" for name, run in zip(names, runs, strict=True)]
-    if len(set(names)) < len(names):
+        names = [f"{name} [{run}]" for name, run in zip(names, runs, strict=True)]
+    if len({run.resolve() for run in runs}) < len(runs):
         raise ConfigError("the same run is named twice: name each run once")
     log = find_log(data) if data else models[0].log_path
+    if not log.is_dir():
+        raise ConfigError(f"the log {log} on which {runs[0]} was trained is gone: say where it is with --data")
     with progress_bars() as progress:
         results = Resus.compare(
             dict(zip(names, models, strict=True)),

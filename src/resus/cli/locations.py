@@ -5,7 +5,6 @@ from pathlib import Path
 from resus.data.log import MANIFEST, InteractionLog
 from resus.data.planted import PlantedWorld, planted_log
 from resus.errors import ArtifactError
-from resus.files import read_json
 
 LOGS = Path("data")
 
@@ -32,6 +31,10 @@ def find_log(source: str, protocol: str | None = None) -> Path:
 def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:
     """The planted world in a folder; drawn only if another one is there."""
     request = world.model_dump()
-    if (folder / MANIFEST).is_file() and read_json(folder / MANIFEST).get("world") == request:
-        return InteractionLog.open(folder)
+    try:
+        log = InteractionLog.open(folder)
+        if log.manifest.get("world") == request:
+            return log
+    except ArtifactError:  # absent or damaged: drawn anew
+        pass
     return planted_log(world).save(folder, world=request)

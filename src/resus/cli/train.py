@@ -56,7 +56,7 @@ def command(
     overrides = {key: value for key, value in named.items() if value is not None} | chosen
     settings = resolve(overrides, file=config)
     folder_of_log = find_log(data, settings.protocol)
-    settings = resolve(overrides, file=config, data_set=InteractionLog.open(folder_of_log).name)
+    settings = resolve(overrides, file=config, data_set=InteractionLog.open(folder_of_log).data_set)
     folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}"
 
     from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it

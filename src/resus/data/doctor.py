@@ -8,10 +8,11 @@ from resus.data.schema import TableSchema
 from resus.data.sources import source_at
 
 
-def diagnose(path: Path, schema: TableSchema | None = None) -> list[Problem]:
-    """Every problem of a file or folder; an empty list means that `prepare` will take it."""
+def diagnose(path: Path, schema: TableSchema | None = None, options: PrepareOptions | None = None) -> list[Problem]:
+    """Every problem of a file or folder; an empty list means that `prepare` with the same options will take it."""
+    options = options or PrepareOptions()
     source = source_at(path, schema)
     if isinstance(source, Problem):
         return [source]
-    table = source.read(PrepareOptions())
-    return table.check(table.defaults)
+    table = source.read(options)
+    return table.check(options.build_options(table.defaults))

@@ -6,13 +6,12 @@ import http.client
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from resus.errors import DownloadError
 from resus.files import storage_errors
-
-Progress = Callable[[str, int, int | None], None]
+from resus.progress import Progress, silent
 
 _BLOCK = 1 << 18
 _TIMEOUT_SECONDS = 30
@@ -30,7 +29,7 @@ def download(url: str, target: Path, *, checksum: str, progress: Progress | None
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         if not (part.is_file() and _digest(part, checksum) == checksum):
-            _fetch(url, part, progress or (lambda _what, _done, _total: None))
+            _fetch(url, part, progress or silent)
         found = _digest(part, checksum)
         if found != checksum:
             part.unlink()

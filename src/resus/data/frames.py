@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from resus.errors import DataError
 
@@ -14,6 +15,14 @@ def as_frame(table: Any, where: str = "the table") -> pl.DataFrame:
         return table.collect()
     if isinstance(table, pl.DataFrame):
         return table
+    try:
+        return _converted(table, where)
+    except (pa.ArrowException, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        reason = str(error).partition("\n")[0]
+        raise DataError(f"{where} cannot be read as a table ({reason}): give each column values of one kind") from None
+
+
+def _converted(table: Any, where: str) -> pl.DataFrame:
     if isinstance(table, Mapping):
         lengths = {name: len(column) for name, column in table.items()}
         if len(set(lengths.values())) > 1:

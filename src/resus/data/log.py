@@ -68,6 +68,11 @@ class InteractionLog:
     def name(self) -> str:
         return str(self.manifest.get("name", "log"))
 
+    @property
+    def data_set(self) -> str:
+        """The published data set or `planted` that this is a log of; empty for a table of one's own."""
+        return str(self.manifest.get("data_set", ""))
+
     @cached_property
     def content_hash(self) -> str:
         """One hash of everything a model could see, to tell two logs apart."""

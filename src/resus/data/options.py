@@ -4,9 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from resus.config import Protocol
 from resus.data.build import BuildOptions
-
-Protocol = Literal["paper", "authors-release"]
 
 
 class PrepareOptions(BaseModel):

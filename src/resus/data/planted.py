@@ -6,6 +6,8 @@ A user's bias and taste are Gaussian around the mean of the user's visible group
 exactly for every event: the click probability knowing the user, and the best one that knows only the features.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -47,7 +49,8 @@ def planted_log(world: PlantedWorld | None = None) -> InteractionLog:
     fields = {name: FieldSchema() for name in FIELDS}
     schema = TableSchema(user="user", item="item", time="time", label="click", fields=fields)
     options = BuildOptions(duplicates="keep", single_events="keep")
-    return build_log(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
+    log = build_log(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
+    return replace(log, manifest=log.manifest | {"data_set": "planted"})
 
 
 TRUTHS = ("truth", "crowd")

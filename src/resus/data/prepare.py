@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from resus.data.build import assemble_log
-from resus.data.download import Progress
 from resus.data.log import FORMAT, MANIFEST, InteractionLog, refuse_foreign
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem, refuse
@@ -14,6 +13,7 @@ from resus.data.schema import TableSchema
 from resus.data.sources import Source, published, published_at, published_names, source_at
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import read_json, sha256_of
+from resus.progress import Progress
 
 __all__ = ["PrepareOptions", "prepare"]
 
@@ -54,7 +54,9 @@ def prepare(
     log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where)
     files = [{"path": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in found.files]
     effective = options.model_dump() | build.model_dump() | {"label_threshold": table.schema.label_threshold}
-    facts = {"protocol": options.protocol} if "protocol" in found.heeds else {}
+    facts = {"data_set": found.data_set}
+    if "protocol" in found.heeds:
+        facts["protocol"] = options.protocol
     return log.save(out, source=source, files=files, options=effective, request=request, **facts)
 
 

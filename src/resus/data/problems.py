@@ -141,7 +141,7 @@ def _label_problems(series: pl.Series, schema: TableSchema, finder: _Finder) -> 
             numbers.is_finite() & (numbers != 0) & (numbers != 1),
             schema.label,
             lambda first: f"the label {series[first]!r} is neither 0 nor 1",
-            "write 0 or 1, or give a label_threshold from which on a value counts as 1",
+            "write 0 or 1, or set label_threshold, from which on a value counts as 1 (--set label_threshold=4)",
         )
     usable = numbers.filter(numbers.is_finite().fill_null(False))
     labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
@@ -184,7 +184,7 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: _Finder) 
         same = "user, item and time" if schema.time else "user, item and fields"
         return f"the same {same} as in row {finder.line(int(earliest[first]))}"
 
-    fix = "delete the copy, or set duplicates to 'first', 'last' or 'keep'"
+    fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
     return finder.problem(named & repeats, schema.user, what, fix)
 
 
@@ -194,6 +194,6 @@ def _single_events(users: pl.Series, finder: _Finder) -> list[Problem]:
         named & users.is_unique(),
         users.name,
         lambda first: f"user {users[first]!r} has a single row, too few for a support and a query",
-        "add rows, or set single_events to 'drop' or 'keep'",
+        "add rows, or set single_events to drop or keep (--set single_events=drop)",
         noun="users",
     )

@@ -9,12 +9,13 @@ from pathlib import Path
 
 from resus.data import frappe, movielens, recbole, taobao
 from resus.data.archives import unpack
-from resus.data.download import Progress, download
+from resus.data.download import download
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.data.tables import Table, read_table
 from resus.errors import ConfigError, DataError, DownloadError
+from resus.progress import Progress
 from resus.validation import nearest_key
 
 
@@ -26,6 +27,7 @@ class Source:
     files: tuple[Path, ...]
     read: Callable[[PrepareOptions], Table]
     heeds: frozenset[str]
+    data_set: str = ""  # its name where it is a published one
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Published:
 
     def source(self, folder: Path) -> Source:
         files = tuple(folder / name for name in self.files)
-        return Source(self.name, files, partial(self.read, folder), self.heeds)
+        return Source(self.name, files, partial(self.read, folder), self.heeds, data_set=self.name)
 
 
 PUBLISHED = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -31,29 +32,22 @@ class EpisodeSampler:
     seed: int
 
     def __post_init__(self) -> None:
-        enough = self.log.lengths[self.users] > 1
-        if not enough.any():
+        if not (self.log.lengths[self.users] > 1).any():
             raise TrainingError("no training user has two events or more, so there is no query to learn from")
-        object.__setattr__(self, "users", self.users[enough])
         if self.sizes == "observed" and not self._observed_sizes().size:
             raise ConfigError(
                 f"training.support_sizes is 'observed', but no user has at most {self.max_size} events: use 'uniform'"
             )
 
-    def epoch(self, number: int) -> list[EpisodeBatch]:
+    def epoch(self, number: int) -> "Epoch":
         """All batches of one epoch; the same number gives the same batches."""
-        return list(self._batches(np.random.default_rng([self.seed, 2, number])))
-
-    def _batches(self, random: np.random.Generator) -> Iterator[EpisodeBatch]:
-        users = random.permutation(self.users)
+        random = np.random.default_rng([self.seed, 2, number])
+        users = random.permutation(self.users[self.log.lengths[self.users] > 1])
         lengths = self.log.lengths[users]
         drawn = np.minimum(self._draw_sizes(random, len(users)), lengths - 1)
         rows = order_rows(self.log, users, random)
-        ends = np.cumsum(lengths)
-        batch_of_user = (ends - lengths) // self.batch_size
-        for members in np.split(np.arange(len(users)), np.flatnonzero(np.diff(batch_of_user)) + 1):
-            start, stop = ends[members[0]] - lengths[members[0]], ends[members[-1]]
-            yield EpisodeBatch(rows[start:stop], lengths[members], drawn[members])
+        batch_of_user = (np.cumsum(lengths) - lengths) // self.batch_size
+        return Epoch(rows, lengths, drawn, np.append(np.flatnonzero(np.diff(batch_of_user, prepend=-1)), len(users)))
 
     def _draw_sizes(self, random: np.random.Generator, count: int) -> npt.NDArray[np.int64]:
         if self.sizes == "uniform":
@@ -61,8 +55,28 @@ class EpisodeSampler:
         return random.choice(self._observed_sizes(), size=count)
 
     def _observed_sizes(self) -> npt.NDArray[np.int64]:
-        lengths = self.log.lengths
+        lengths = self.log.lengths[self.users]
         return lengths[lengths <= self.max_size]
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """The batches of an epoch, each made when asked for: users `edges[b]` to `edges[b + 1]` are batch b."""
+
+    rows: Rows  # [N], user by user
+    lengths: npt.NDArray[np.int64]  # [U]
+    support_sizes: npt.NDArray[np.int64]  # [U]
+    edges: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    def __iter__(self) -> Iterator[EpisodeBatch]:
+        starts = np.append(0, np.cumsum(self.lengths))
+        for first, last in pairwise(self.edges):
+            yield EpisodeBatch(
+                self.rows[starts[first] : starts[last]], self.lengths[first:last], self.support_sizes[first:last]
+            )
 
 
 def order_rows(log: InteractionLog, users: npt.NDArray[np.int64], random: np.random.Generator) -> Rows:

@@ -53,7 +53,7 @@ def evaluate(
     for name, truth in truths.items():
         if truth is not None:
             scored.logits[name] = _logit(truth[ordered.rows])[:, None]
-    base = base or next(iter(scored.logits))
+    base = base or next((name for name, _, _ in models.values() if name is not None), next(iter(models)))
     oracle, crowd = (name if truth is not None else None for name, truth in truths.items())
     measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
     progress("scoring every support size", len(models), len(models))

@@ -15,7 +15,7 @@ class NearestLearner(nn.Module):
         if support.shape[1] == 0:
             return query.new_zeros(query.shape[0])
         slots = mask.index_select(0, query_user)
-        scores = self.similarity(query, support, query_user).masked_fill(~slots, -torch.inf)
+        scores = self.similarity(query, support, mask, query_user).masked_fill(~slots, -torch.inf)
         empty = ~slots.any(dim=1, keepdim=True)
         weights = torch.softmax(scores.masked_fill(empty, 0.0), dim=1)
         return (weights * (residuals * mask).index_select(0, query_user)).sum(dim=1)
@@ -25,7 +25,7 @@ class NearestLearner(nn.Module):
         users, places, width = query.shape
         slots = support.shape[1]
         owner = torch.arange(users).repeat_interleave(places)
-        scores = self.similarity(query.reshape(-1, width), support, owner).view(users, places, slots)
+        scores = self.similarity(query.reshape(-1, width), support, mask, owner).view(users, places, slots)
         answers = query.new_empty(users, places, slots)
         if slots == 0:
             return answers

@@ -45,9 +45,10 @@ class RidgeLearner(nn.Module):
         return answers.transpose(1, 2).to(query.dtype)
 
     def _factor(self, support: Tensor, mask: Tensor) -> Tensor:
-        """The Cholesky factor, in float64; an empty slot is a row of its own with diagonal 1."""
+        """The Cholesky factor, in float64, nan where there is none; an empty slot is a row alone, diagonal 1."""
         both = mask.unsqueeze(1) & mask.unsqueeze(2)
         gram = (support @ support.transpose(1, 2)).double() + self.constant * both
         diagonal = torch.where(mask, self.ridge.double(), torch.ones((), dtype=torch.float64))
-        factor: Tensor = torch.linalg.cholesky(gram + torch.diag_embed(diagonal))
-        return factor
+        factor: Tensor
+        factor, failed = torch.linalg.cholesky_ex(gram + torch.diag_embed(diagonal))
+        return factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan)

@@ -1,10 +1,10 @@
 """How alike a query and a support row are (section 4.1)."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
 from torch.nn import functional
 
 TILE = 1 << 19  # elements of a [rows, S, K] difference: small enough to stay in the cache
@@ -18,55 +18,62 @@ class LearnedSimilarity(nn.Module):
         bound = width**-0.5
         self.weight = nn.Parameter(torch.empty(width).uniform_(-bound, bound))
 
-    def forward(self, query: Tensor, support: Tensor, query_user: Tensor) -> Tensor:
-        """`[Q, K]`, `[U, S, K]`, `[Q]` → `[Q, S]`."""
-        return _WeightedDistance.apply(query, support, query_user, self.weight)  # type: ignore[no-any-return,no-untyped-call]
+    def forward(self, query: Tensor, support: Tensor, mask: Tensor, query_user: Tensor) -> Tensor:
+        """`[Q, K]`, `[U, S, K]`, `[U, S]`, `[Q]` → `[Q, S]`; what an empty slot gets has no meaning."""
+        return _WeightedDistance.apply(query, support, mask, query_user, self.weight)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class CosineSimilarity(nn.Module):
     """g(v₁, v₂) = cos(v₁, v₂): nothing to learn."""
 
-    def forward(self, query: Tensor, support: Tensor, query_user: Tensor) -> Tensor:
-        """`[Q, K]`, `[U, S, K]`, `[Q]` → `[Q, S]`."""
+    def forward(self, query: Tensor, support: Tensor, mask: Tensor, query_user: Tensor) -> Tensor:  # noqa: ARG002  # as its sibling
+        """`[Q, K]`, `[U, S, K]`, `[U, S]`, `[Q]` → `[Q, S]`."""
         query = functional.normalize(query, dim=-1)
         support = functional.normalize(support, dim=-1)
+        rows = max(1, TILE // max(1, support[0].numel()))
         parts = [
-            (support.index_select(0, query_user[tile]) @ query[tile].unsqueeze(-1)).squeeze(-1)
-            for tile in _tiles(query, support)
+            (support.index_select(0, users) @ tile.unsqueeze(-1)).squeeze(-1)
+            for tile, users in zip(torch.split(query, rows), torch.split(query_user, rows), strict=True)
         ]
-        return torch.cat(parts) if parts else query.new_empty(0, support.shape[1])
+        return torch.cat(parts)
 
 
 class _WeightedDistance(torch.autograd.Function):
-    """Σ_k w_k |q_k − s_k| in tiles: the [Q, S, K] difference is never held whole, neither forward nor backward."""
+    """Σ_k w_k |q_k − s_k| user by user: the [Q, S, K] difference is never held whole, neither forward nor backward."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, support: Tensor, query_user: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(query, support, query_user, weight)
-        result = query.new_empty(query.shape[0], support.shape[1])
-        for tile in _tiles(query, support):
-            distance = _difference(query, support, query_user, tile).abs_()
-            result[tile] = distance @ weight
+    def forward(ctx: Any, query: Tensor, support: Tensor, mask: Tensor, query_user: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(query, support, mask, query_user, weight)
+        result = query.new_zeros(query.shape[0], support.shape[1])
+        for rows, user, slots in _tiles(support, mask, query_user):
+            distance = (support[user, :slots] - query[rows].unsqueeze(1)).abs_()
+            result[rows, :slots] = distance @ weight
         return result
 
     @staticmethod
-    def backward(ctx: FunctionCtx, *gradients: Tensor) -> tuple[Tensor, Tensor, None, Tensor]:
-        (gradient,) = gradients
-        query, support, query_user, weight = ctx.saved_tensors  # type: ignore[attr-defined]
-        to_query, to_support, to_weight = torch.empty_like(query), torch.zeros_like(support), torch.zeros_like(weight)
-        for tile in _tiles(query, support):
-            difference = _difference(query, support, query_user, tile)
-            to_weight += gradient[tile].reshape(-1) @ difference.abs().flatten(0, 1)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, Tensor]:
+        query, support, mask, query_user, weight = ctx.saved_tensors
+        to_query, to_support, to_weight = torch.zeros_like(query), torch.zeros_like(support), torch.zeros_like(weight)
+        for rows, user, slots in _tiles(support, mask, query_user):
+            gradient = gradients[0][rows, :slots]
+            difference = support[user, :slots] - query[rows].unsqueeze(1)
+            to_weight += gradient.reshape(-1) @ difference.abs().flatten(0, 1)
             slope = difference.sign_().mul_(weight)
-            to_query[tile] = -torch.bmm(gradient[tile].unsqueeze(1), slope).squeeze(1)
-            to_support.index_add_(0, query_user[tile], slope.mul_(gradient[tile].unsqueeze(-1)))
-        return to_query, to_support, None, to_weight
+            to_query[rows] = -torch.bmm(gradient.unsqueeze(1), slope).squeeze(1)
+            to_support[user, :slots] += slope.mul_(gradient.unsqueeze(-1)).sum(dim=0)
+        return to_query, to_support, None, None, to_weight
 
 
-def _tiles(query: Tensor, support: Tensor) -> list[slice]:
-    rows = max(1, TILE // max(1, support.shape[1] * support.shape[2]))
-    return [slice(start, start + rows) for start in range(0, query.shape[0], rows)]
-
-
-def _difference(query: Tensor, support: Tensor, query_user: Tensor, tile: slice) -> Tensor:
-    return support.index_select(0, query_user[tile]).sub_(query[tile].unsqueeze(1))
+def _tiles(support: Tensor, mask: Tensor, query_user: Tensor) -> Iterator[tuple[Any, int, int]]:
+    """(rows, user, slots): rows of one user against the slots that the user fills, small enough for the cache."""
+    in_order = bool((query_user[1:] >= query_user[:-1]).all())
+    order = None if in_order else query_user.argsort(stable=True)
+    used = (mask * torch.arange(1, mask.shape[1] + 1)).amax(dim=1).tolist() if mask.shape[1] else [0] * len(mask)
+    start = 0
+    for user, count in enumerate(torch.bincount(query_user, minlength=support.shape[0]).tolist()):
+        stop, slots = start + count, used[user]
+        step = max(1, TILE // max(1, slots * support.shape[2]))
+        for first in range(start, stop if slots else start, step):
+            rows = slice(first, min(first + step, stop))
+            yield (rows if order is None else order[rows]), user, slots
+        start = stop

@@ -1,11 +1,10 @@
 """One training stage: epochs of batches, early stopping on a validation score, a checkpoint after each epoch."""
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,16 @@ from resus.progress import Progress, silent
 from resus.training.checkpoint import StageState, load_checkpoint, save_checkpoint
 
 Batch = TypeVar("Batch")
+Yielded = TypeVar("Yielded", covariant=True)
 Report = Callable[[list[dict[str, Any]]], None]
+
+
+class Batches(Protocol[Yielded]):
+    """The batches of one epoch; they may be made one by one."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Yielded]: ...
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ def run_stage(
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     *,
-    batches: Callable[[int], Sequence[Batch]],
+    batches: Callable[[int], Batches[Batch]],
     loss: Callable[[Batch], Tensor],
     validate: Callable[[], float],
     epochs: int,
@@ -49,11 +57,7 @@ def run_stage(
         mean_loss = _run_epoch(name, state.epoch + 1, epochs, module, optimizer, batches(state.epoch), loss, progress)
         score = validate()
         state.epoch += 1
-        if math.isnan(score):
-            raise TrainingError(
-                f"{name}, epoch {state.epoch} of at most {epochs}: the validation score is not a number; "
-                "give validation users with both labels"
-            )
+        _check_finite(f"{name}, epoch {state.epoch} of at most {epochs}", torch.tensor(score))
         if score > state.best_auc:
             state.best_auc, state.best_epoch, best = score, state.epoch, _copy(module)
         state.finished = state.epoch >= epochs or state.epoch - state.best_epoch >= patience
@@ -80,7 +84,7 @@ def _run_epoch(
     epochs: int,
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
-    batches: Sequence[Batch],
+    batches: Batches[Batch],
     loss: Callable[[Batch], Tensor],
     progress: Progress,
 ) -> float:
@@ -90,15 +94,21 @@ def _run_epoch(
     for done, batch in enumerate(batches, start=1):
         optimizer.zero_grad(set_to_none=True)
         value = loss(batch)
+        _check_finite(task, value)
         value.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         total += value.detach()
         progress(task, done, len(batches))
     module.eval()
-    mean = float(total) / len(batches)
-    if not torch.isfinite(total):
-        raise TrainingError(f"{task}: the loss is not finite; lower the learning rate or check the numeric fields")
-    return mean
+    _check_finite(task, *module.parameters())
+    return float(total) / len(batches)
+
+
+def _check_finite(task: str, *values: Tensor) -> None:
+    if not all(bool(value.isfinite().all()) for value in values):
+        raise TrainingError(
+            f"{task}: numbers are not finite any more; lower the learning rate, raise learner.ridge or check numeric fields"
+        )
 
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:
