@@ -91,13 +91,13 @@ def test_each_epoch_gets_its_own_batches_and_reports_progress() -> None:
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_training(tmp_path: Path, bad: float) -> None:
     module, keeper = Counter(), Keeper(tmp_path / "stage.safetensors", "mine")
-    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: not finite any more"):
+    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: numbers are not finite any more"):
         run(module, iter([0.5]), loss=lambda epoch: module.weight * (bad if epoch == 1 else 1.0), keeper=keeper)
     assert load_tensors(keeper.path)[1]["state"]["epoch"] == 1
 
 
 def test_a_score_that_is_not_a_number_ends_training() -> None:
-    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: the not finite any more"):
+    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: numbers are not finite any more"):
         run(Counter(), iter([0.5, float("nan")]))
 
 

@@ -107,7 +107,8 @@ def _run_epoch(
 def _check_finite(task: str, *values: Tensor) -> None:
     if not all(bool(value.isfinite().all()) for value in values):
         raise TrainingError(
-            f"{task}: numbers are not finite any more; lower the learning rate, raise learner.ridge or check numeric fields"
+            f"{task}: numbers are not finite any more; "
+            "lower the learning rate, raise learner.ridge or check the numeric fields"
         )
 
 
