@@ -45,6 +45,7 @@ from resus.predictors.deepfm import DeepFM
 from resus.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.progress import Progress
 from resus.trainer import METRICS, split_of
+from resus.training.loop import Schedule
 from resus.training.metatrain import metatrain
 from resus.training.pretrain import pretrain
 
@@ -54,6 +55,8 @@ LEARNERS = {"RESUS-RR": "ridge", "RESUS-NN": "nearest"}
 Users = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 console = Console()
+
+ONE_EPOCH = Schedule(validate=lambda: 0.0, epochs=1, patience=1)
 
 
 @dataclass(frozen=True)
@@ -153,11 +156,9 @@ class Bench:
             self.parts("RESUS-RR")[0],
             self.log,
             self.log.rows_of(users),
-            validate=lambda: 0.0,
+            ONE_EPOCH,
             learning_rate=config.learning_rate,
             batch_size=config.batch_size,
-            epochs=1,
-            patience=1,
             seed=1,
         )
 
@@ -174,11 +175,9 @@ class Bench:
             basis,
             self.log,
             self.sampler(name, users),
-            validate=lambda: 0.0,
+            ONE_EPOCH,
             learning_rate=config.learning_rate,
             scalar_learning_rate=config.scalar_learning_rate,
-            epochs=1,
-            patience=1,
         )
 
     def all_sizes(self, name: str, users: Users) -> Callable[[], list[float]]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import safetensors.torch
 import torch
 
 from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import Config
+from resus.config import Config, PredictorConfig, TrainingConfig
 from resus.data.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
@@ -27,7 +28,7 @@ from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.progress import Progress, silent
 from resus.training.checkpoint import load_tensors, save_tensors
-from resus.training.loop import Keeper
+from resus.training.loop import Keeper, Schedule
 from resus.training.metatrain import metatrain
 from resus.training.pretrain import pretrain
 
@@ -138,15 +139,10 @@ class _Run:
                 predictor,
                 self.log,
                 rows,
-                validate=lambda: self._predictor_auc(predictor, held_out),
+                self._schedule("predictor", chosen, lambda: self._predictor_auc(predictor, held_out)),
                 learning_rate=chosen.learning_rate,
                 batch_size=chosen.batch_size,
-                epochs=chosen.epochs,
-                patience=chosen.patience,
                 seed=self.config.seed,
-                keeper=self._keeper("predictor"),
-                progress=self.progress,
-                report=lambda history: self._record("predictor", history),
             )
             self._record("predictor", state.history)
         elif isinstance(predictor, GradientBoosting):
@@ -172,16 +168,23 @@ class _Run:
             basis,
             self.log,
             self.sampler,
-            validate=lambda: self._validation_auc(model, validation_basis()),
+            self._schedule("residuals", chosen, lambda: self._validation_auc(model, validation_basis())),
             learning_rate=chosen.learning_rate,
             scalar_learning_rate=chosen.scalar_learning_rate,
-            epochs=chosen.epochs,
-            patience=chosen.patience,
-            keeper=self._keeper("residuals"),
-            progress=self.progress,
-            report=lambda history: self._record("residuals", history),
         )
         self._record("residuals", state.history)
+
+    def _schedule(
+        self, stage: str, chosen: PredictorConfig | TrainingConfig, validate: Callable[[], float]
+    ) -> Schedule:
+        return Schedule(
+            validate=validate,
+            epochs=chosen.epochs,
+            patience=chosen.patience,
+            keeper=self._keeper(stage),
+            progress=self.progress,
+            report=lambda history: self._record(stage, history),
+        )
 
     def _validation_auc(self, model: ResidualModel, basis: npt.NDArray[np.float32]) -> float:
         """The mean AUC over all support sizes but 0, as the stages weigh them."""

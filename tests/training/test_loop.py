@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from resus.errors import ArtifactError, TrainingError
 from resus.training.checkpoint import StageState, load_tensors, save_tensors
-from resus.training.loop import Keeper, run_stage
+from resus.training.loop import Keeper, Schedule, run_stage
 
 
 class Counter(nn.Module):
@@ -25,14 +25,15 @@ class Counter(nn.Module):
 
 
 def run(module: Counter, scores: Iterator[float], **settings: Any) -> StageState:
-    chosen: dict[str, Any] = {"epochs": 10, "patience": 2, "loss": lambda _: 1.0 * module.weight} | settings
+    loss = settings.pop("loss", lambda _: 1.0 * module.weight)
+    chosen: dict[str, Any] = {"epochs": 10, "patience": 2} | settings
     return run_stage(
         "counting",
         module,
         torch.optim.SGD(module.parameters(), lr=1.0),
+        Schedule(validate=lambda: next(scores), **chosen),
         batches=lambda epoch: [epoch] * 3,
-        validate=lambda: next(scores),
-        **chosen,
+        loss=loss,
     )
 
 

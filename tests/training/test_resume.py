@@ -21,7 +21,7 @@ from resus.evaluation.metrics import auc
 from resus.evaluation.scoring import score_prefixes
 from resus.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.training.checkpoint import StageState
-from resus.training.loop import Keeper, Report
+from resus.training.loop import Keeper, Report, Schedule
 from resus.training.metatrain import metatrain
 from resus.training.pretrain import pretrain
 
@@ -50,14 +50,16 @@ def pretraining(log: InteractionLog, keeper: Keeper | None, report: Report | Non
         predictor,
         log,
         log.rows_of(TRAIN),
-        validate=lambda: auc(log.labels[held_out], logits_of_rows(predictor, log, held_out)),
+        Schedule(
+            validate=lambda: auc(log.labels[held_out], logits_of_rows(predictor, log, held_out)),
+            epochs=EPOCHS,
+            patience=EPOCHS,
+            keeper=keeper,
+            report=report,
+        ),
         learning_rate=0.01,
         batch_size=64,
-        epochs=EPOCHS,
-        patience=EPOCHS,
         seed=5,
-        keeper=keeper,
-        report=report,
     )
     return state, predictor.state_dict()
 
@@ -81,13 +83,9 @@ def metatraining(joint: bool, **settings: Any) -> Stage:
             predictor if joint else fixed,
             log,
             EpisodeSampler(log, TRAIN, max_size=5, batch_size=64, sizes="uniform", seed=5),
-            validate=validate,
+            Schedule(validate=validate, epochs=EPOCHS, patience=EPOCHS, keeper=keeper, report=report),
             learning_rate=0.01,
             scalar_learning_rate=0.05,
-            epochs=EPOCHS,
-            patience=EPOCHS,
-            keeper=keeper,
-            report=report,
         )
         for part, learns in ((predictor, joint), (model, True)):
             start = before["predictor" if part is predictor else "model"].state_dict()

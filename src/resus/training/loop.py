@@ -34,33 +34,42 @@ class Keeper:
     fingerprint: str
 
 
+@dataclass(frozen=True)
+class Schedule:
+    """How long a stage runs, what judges it, and who is told."""
+
+    validate: Callable[[], float]
+    epochs: int
+    patience: int
+    keeper: Keeper | None = None
+    progress: Progress = silent
+    report: Report | None = None
+
+
 def run_stage(
     name: str,
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
+    schedule: Schedule,
     *,
     batches: Callable[[int], Batches[Batch]],
     loss: Callable[[Batch], Tensor],
-    validate: Callable[[], float],
-    epochs: int,
-    patience: int,
-    keeper: Keeper | None = None,
-    progress: Progress = silent,
-    report: Report | None = None,
 ) -> StageState:
     """Train until the validation score has not grown for `patience` epochs; leave the best weights in `module`."""
+    keeper = schedule.keeper
     state, best = StageState(), _copy(module)
     if keeper and keeper.path.exists():
         state, best = load_checkpoint(keeper.path, module, optimizer, keeper.fingerprint)
     while not state.finished:
         began = time.perf_counter()
-        mean_loss = _run_epoch(name, state.epoch + 1, epochs, module, optimizer, batches(state.epoch), loss, progress)
-        score = validate()
+        task = f"{name}, epoch {state.epoch + 1} of at most {schedule.epochs}"
+        mean_loss = _run_epoch(task, module, optimizer, batches(state.epoch), loss, schedule.progress)
+        score = schedule.validate()
         state.epoch += 1
-        _check_finite(f"{name}, epoch {state.epoch} of at most {epochs}", torch.tensor(score))
+        _check_finite(task, torch.tensor(score))
         if score > state.best_auc:
             state.best_auc, state.best_epoch, best = score, state.epoch, _copy(module)
-        state.finished = state.epoch >= epochs or state.epoch - state.best_epoch >= patience
+        state.finished = state.epoch >= schedule.epochs or state.epoch - state.best_epoch >= schedule.patience
         state.history.append(
             {
                 "stage": name,
@@ -72,23 +81,20 @@ def run_stage(
         )
         if keeper:
             save_checkpoint(keeper.path, state, module, best, optimizer, keeper.fingerprint)
-        if report:
-            report(state.history)
+        if schedule.report:
+            schedule.report(state.history)
     module.load_state_dict(best)
     return state
 
 
 def _run_epoch(
-    name: str,
-    number: int,
-    epochs: int,
+    task: str,
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     batches: Batches[Batch],
     loss: Callable[[Batch], Tensor],
     progress: Progress,
 ) -> float:
-    task = f"{name}, epoch {number} of at most {epochs}"
     module.train()
     total = torch.zeros(())
     for done, batch in enumerate(batches, start=1):

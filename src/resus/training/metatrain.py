@@ -1,7 +1,5 @@
 """Φ, Λ and β from episodes (equation 18); Ψ is frozen, or trained along with them ("w/o pretrain")."""
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,9 +12,8 @@ from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import features_of, labels_of
 from resus.model import ResidualModel
 from resus.predictors.neural import NeuralPredictor
-from resus.progress import Progress, silent
 from resus.training.checkpoint import StageState
-from resus.training.loop import Keeper, Report, run_stage
+from resus.training.loop import Schedule, run_stage
 
 
 def metatrain(
@@ -24,15 +21,10 @@ def metatrain(
     basis: npt.NDArray[np.float32] | NeuralPredictor,
     log: InteractionLog,
     sampler: EpisodeSampler,
+    schedule: Schedule,
     *,
-    validate: Callable[[], float],
     learning_rate: float,
     scalar_learning_rate: float,
-    epochs: int,
-    patience: int,
-    keeper: Keeper | None = None,
-    progress: Progress = silent,
-    report: Report | None = None,
 ) -> StageState:
     """Minimise the cross-entropy over all queries, which weighs a user by |Q_u|.
 
@@ -59,12 +51,7 @@ def metatrain(
         "residuals",
         trained,
         optimizer,
+        schedule,
         batches=sampler.epoch,
         loss=loss,
-        validate=validate,
-        epochs=epochs,
-        patience=patience,
-        keeper=keeper,
-        progress=progress,
-        report=report,
     )

@@ -1,6 +1,6 @@
 """Ψ from everyone's events (equation 19): plain supervised learning on the rows of the training users."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -10,9 +10,8 @@ from torch.nn import functional
 from resus.data.log import InteractionLog
 from resus.episodes.tensors import features_of, labels_of
 from resus.predictors.neural import NeuralPredictor
-from resus.progress import Progress, silent
 from resus.training.checkpoint import StageState
-from resus.training.loop import Keeper, Report, run_stage
+from resus.training.loop import Schedule, run_stage
 
 Rows = npt.NDArray[np.int64]
 
@@ -21,16 +20,11 @@ def pretrain(
     predictor: NeuralPredictor,
     log: InteractionLog,
     rows: Rows,
+    schedule: Schedule,
     *,
-    validate: Callable[[], float],
     learning_rate: float,
     batch_size: int,
-    epochs: int,
-    patience: int,
     seed: int,
-    keeper: Keeper | None = None,
-    progress: Progress = silent,
-    report: Report | None = None,
 ) -> StageState:
     """Minimise the mean cross-entropy of Ψ; keep the epoch with the best validation AUC."""
 
@@ -45,12 +39,7 @@ def pretrain(
         "predictor",
         predictor,
         torch.optim.Adam(predictor.parameters(), lr=learning_rate, fused=True),
+        schedule,
         batches=batches,
         loss=loss,
-        validate=validate,
-        epochs=epochs,
-        patience=patience,
-        keeper=keeper,
-        progress=progress,
-        report=report,
     )
