@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 from planted_models import events, log_of, tiny
 
-from resus import ArtifactError, InteractionLog, Resus, load
+from resus import ArtifactError, InteractionLog, load
 from resus.artifact import FACTS, WEIGHTS
 
 PREDICTORS = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none")
@@ -157,8 +157,8 @@ def test_a_folder_without_a_model_says_what_to_do(tmp_path: Path) -> None:
     assert "check the path" in refused(tmp_path / "file")
 
 
-def test_saving_again_replaces_the_model(folder: Path, log: InteractionLog) -> None:
-    other: Resus = tiny(seed=2).fit(log)
-    other.save(folder)
-    assert load(folder).evaluate(log) == other.evaluate(log)
-    assert sorted(path.name for path in folder.iterdir()) == [FACTS, WEIGHTS]
+def test_a_model_is_never_saved_over_another(folder: Path, log: InteractionLog) -> None:
+    before = load(folder).evaluate(log)
+    with pytest.raises(ArtifactError, match="holds a model already: choose another folder"):
+        tiny(seed=2).fit(log).save(folder)
+    assert load(folder).evaluate(log) == before

@@ -391,7 +391,7 @@ def test_a_stopped_run_goes_on_to_the_same_model(
         tiny(**options).fit(log, folder=tmp_path)
     with pytest.raises(ArtifactError, match="other settings"):
         tiny(**options, seed=9).fit(log, folder=tmp_path, resume=True)
-    with pytest.raises(ArtifactError, match="finish it with 'resus train --resume'"):
+    with pytest.raises(ArtifactError, match="finish it with the same 'resus train' command and --resume"):
         load(tmp_path)
     resumed = tiny(**options).fit(log, folder=tmp_path, resume=True)
     assert resumed.evaluate(log) == fresh.evaluate(log)
@@ -454,6 +454,7 @@ def test_a_table_is_fitted_with_its_schema_and_refused_without(model: Resus, log
     schema = model.schema
     by_table = tiny().fit(events().to_pandas(), schema=schema.model_dump())
     assert by_table.evaluate(log).models["RESUS-RR"] == model.evaluate(log).models["RESUS-RR"]
+    assert by_table.evaluate(events()).models == model.evaluate(log).models
     with pytest.raises(DataError, match="without a schema"):
         tiny().fit(events())
     with pytest.raises(ConfigError, match="unknown key 'usr', did you mean 'user'"):
@@ -464,3 +465,19 @@ def test_training_that_diverges_says_what_to_do(log: InteractionLog) -> None:
     for learner in ("ridge", "nearest"):
         with pytest.raises(TrainingError, match="numbers are not finite any more; lower the learning rate"):
             tiny(learner=learner, settings={"training.learning_rate": 1e30, "training.epochs": 3}).fit(log)
+
+
+def test_values_never_seen_are_counted(model: Resus) -> None:
+    rows = events().head(4).with_columns(item=pl.Series([999, 0, 998, 1]), category=pl.lit("new"))
+    assert model.unknown_values(rows) == {"item": 2, "category": 4}
+    assert model.unknown_values(events()) == {}
+
+
+def test_models_and_logs_say_what_they_are(model: Resus, log: InteractionLog) -> None:
+    assert repr(model) == "<Resus RESUS-RR on DeepFM, fitted>"
+    assert repr(log) == f"<InteractionLog 'mine': {log.n_rows:,} events of {log.n_users:,} users>"
+
+
+def test_an_unknown_base_is_refused(model: Resus, log: InteractionLog) -> None:
+    with pytest.raises(ConfigError, match="no model 'foo' to compare with: choose from DeepFM, RESUS-RR"):
+        model.evaluate(log, base="foo")

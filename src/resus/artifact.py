@@ -36,8 +36,9 @@ class Artifact:
     history: list[dict[str, Any]]
 
     def save(self, folder: Path) -> None:
-        """The facts, with the weights' hash, go first and come last: a folder with facts is whole."""
-        (folder / FACTS).unlink(missing_ok=True)
+        """The weights first and the facts, with the weights' hash, last: a folder with facts is whole."""
+        if (folder / FACTS).exists():
+            raise ArtifactError(f"{folder} holds a model already: choose another folder, or delete it")
         save_tensors(folder / WEIGHTS, self.tensors, {})
         facts = {
             "format": FORMAT,
@@ -62,10 +63,9 @@ class Artifact:
         if not folder.is_dir():
             raise ArtifactError(f"{folder} does not exist: train a model with 'resus train', or check the path")
         if not (folder / FACTS).is_file():
-            unfinished = (folder / "checkpoints").is_dir()
-            advice = (
-                "finish it with 'resus train --resume'" if unfinished else "point to a folder that 'resus train' made"
-            )
+            advice = "point to a folder that 'resus train' made"
+            if (folder / "checkpoints").is_dir():
+                advice = "finish it with the same 'resus train' command and --resume"
             raise ArtifactError(f"{folder} holds no trained model (no {FACTS}): {advice}")
         facts = read_json(folder / FACTS)
         if not isinstance(facts, dict) or facts.get("format") != FORMAT or "weights_sha256" not in facts:

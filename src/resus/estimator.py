@@ -68,6 +68,10 @@ class Resus:
         model.config, model._overrides = config, None
         return model
 
+    def __repr__(self) -> str:
+        state = "fitted" if self._trained else "not fitted"
+        return f"<Resus {self.name} on {self.config.predictor_name}, {state}>"
+
     @property
     def name(self) -> str:
         """As tables call it, such as RESUS-RR."""
@@ -115,7 +119,7 @@ class Resus:
 
     def evaluate(
         self,
-        log: InteractionLog | str | Path,
+        log: Any,
         *,
         part: Part = "test",
         against: "Mapping[str, Resus] | None" = None,
@@ -131,15 +135,15 @@ class Resus:
     @staticmethod
     def compare(
         models: "Mapping[str, Resus]",
-        log: InteractionLog | str | Path,
+        log: Any,
         *,
         part: Part = "test",
         base: str | None = None,
         progress: Progress = silent,
     ) -> Results:
         """Several models by name, and their predictors, on exactly the same users and queries."""
-        opened = InteractionLog.open(log) if isinstance(log, str | Path) else log
         first = next(iter(models.values()))
+        opened = _as_log(log, first._log_facts.get("schema"))
         rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
         predictors: dict[str, AnyPredictor] = {}
         for name, model in models.items():
@@ -177,6 +181,12 @@ class Resus:
             }
         )
         return like(query, table)
+
+    def unknown_values(self, table: Any) -> dict[str, int]:
+        """By field, in how many rows of a table the value was never seen in training, or is missing."""
+        self._fitted()
+        assert self._features is not None
+        return self._features.unknown(as_frame(table))
 
     def save(self, folder: Path | str) -> None:
         """Write the model as a folder that `resus.load`, the command line and the service read."""

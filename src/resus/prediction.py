@@ -130,6 +130,6 @@ def _labels(support: pl.DataFrame, schema: TableSchema) -> Floats:
         wanted = "0 or 1" if schema.label_threshold is None else "a number"
         raise DataError(
             f"the support, column '{schema.label}', row {row + 1}: "
-            f"{support[schema.label][row]!r} is not {wanted}; mend it"
+            f"{support[schema.label][row]!r} is not {wanted}; write {wanted}"
         )
     return labels.to_numpy().astype(np.float32)

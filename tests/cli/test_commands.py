@@ -103,10 +103,14 @@ def test_a_file_of_settings_and_words_on_the_line(workplace: Path, tmp_path: Pat
     shutil.copytree(workplace / "log", tmp_path / "data" / "mine")
     words = ("--config", "run.yaml", "--learner", "nearest", "--predictor", "fm", "--set", "training.epochs=1")
     said = resus_here("train", "mine", *words, cwd=tmp_path).stdout
-    assert "run in runs/mine-resus-nn-fm-1" in said
-    config = load(tmp_path / "runs" / "mine-resus-nn-fm-1").config
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("mine-resus-nn-fm-1-")
+    assert f"run in runs/{run.name}" in said
+    config = load(run).config
     assert (config.predictor.kind, config.learner.kind) == ("fm", "nearest")
     assert (config.predictor.epochs, config.training.epochs) == (1, 1)
+    resus_here("train", "mine", *words, "--set", "learner.similarity=cosine", cwd=tmp_path)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
 def test_version_help_and_settings(tmp_path: Path) -> None:

@@ -24,10 +24,14 @@ def command(
     from resus.cli.console import say
     from resus.config import parse_assignments
     from resus.data.doctor import diagnose
+    from resus.data.log import MANIFEST, InteractionLog
     from resus.data.options import PrepareOptions
     from resus.data.schema import TableSchema
     from resus.validation import checked
 
+    if (path / MANIFEST).is_file():
+        say(f"{path} is a prepared log and whole: {InteractionLog.open(path)!r}")
+        return
     options = checked(PrepareOptions, parse_assignments(assignments or []))
     problems = diagnose(path, TableSchema.read(schema) if schema else None, options)
     if not problems:

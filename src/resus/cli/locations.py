@@ -5,6 +5,7 @@ from pathlib import Path
 from resus.data.log import MANIFEST, InteractionLog
 from resus.data.planted import PlantedWorld, planted_log
 from resus.errors import ArtifactError
+from resus.validation import nearest_key
 
 LOGS = Path("data")
 
@@ -24,8 +25,17 @@ def find_log(source: str, protocol: str | None = None) -> Path:
     if source == "planted":
         planted_at(folder, PlantedWorld())
         return folder
-    flag = "" if protocol in (None, "paper") else f" --protocol {protocol}"
-    raise ArtifactError(f"no prepared log at {source} or {folder}: make it with 'resus prepare {source}{flag}'")
+    raise ArtifactError(f"no prepared log at {source} or {folder}: {_advice(source, protocol)}")
+
+
+def _advice(source: str, protocol: str | None) -> str:
+    names = [path.parent.name for path in LOGS.glob(f"*/{MANIFEST}")]
+    nearest = nearest_key(source, names)
+    if Path(source).is_file():
+        return f"make it with 'resus prepare {source} --schema …'"
+    if protocol not in (None, "paper"):
+        return f"protocol {protocol} is made for MovieLens: 'resus prepare ml-1m --protocol {protocol}'"
+    return f"did you mean '{nearest}'?" if nearest else f"make it with 'resus prepare {source}'"
 
 
 def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:

@@ -23,7 +23,8 @@ def command(
 
     file = source / "results.json" if source.is_dir() else source
     if not file.is_file():
-        raise ArtifactError(f"{file} does not exist: make it with 'resus evaluate {source}'")
+        advice = f"make it with 'resus evaluate {source}'" if source.is_dir() else "check the path"
+        raise ArtifactError(f"{file} does not exist: {advice}")
     results = Results.read(file)
     facts = read_json(file.parent / FACTS) if (file.parent / FACTS).is_file() else {}
     folder = out or file.parent

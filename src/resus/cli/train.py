@@ -8,7 +8,9 @@ import typer
 
 def command(
     data: Annotated[str, typer.Argument(help="A prepared log: its folder, or its name under data/.")] = "planted",
-    out: Annotated[Path | None, typer.Option(help="Run folder. [default: runs/DATA-MODEL-SEED]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder. [default: runs/, named by data, model and settings]")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
     learner: Annotated[
         str | None, typer.Option(help="ridge (RESUS-RR) or nearest (RESUS-NN). [default: ridge]")
@@ -40,7 +42,7 @@ def command(
     if settings_wanted:
         _list_settings()
         return
-    from resus.cli.console import progress_bars, say
+    from resus.cli.console import err, progress_bars, say
     from resus.cli.locations import find_log
     from resus.config import parse_assignments, resolve
     from resus.data.log import InteractionLog
@@ -56,27 +58,30 @@ def command(
     overrides = {key: value for key, value in named.items() if value is not None} | chosen
     settings = resolve(overrides, file=config)
     folder_of_log = find_log(data, settings.protocol)
-    settings = resolve(overrides, file=config, data_set=InteractionLog.open(folder_of_log).data_set)
-    folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}"
+    log = InteractionLog.open(folder_of_log)
+    settings = resolve(overrides, file=config, data_set=log.data_set)
+    mark = settings.fingerprint(log.content_hash)[:6]
+    folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
 
     from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it
 
-    with progress_bars() as progress:
-        model = Resus.from_config(settings).fit(
-            folder_of_log,
-            folder=folder,
-            resume=resume,
-            predictor_from=Resus.load(predictor_from) if predictor_from else None,
-            progress=progress,
-        )
-    best = {
-        line["stage"]: max(h["validation_auc"] for h in model.history if h["stage"] == line["stage"])
-        for line in model.history
-    }
-    say(
-        f"{model.name} on {folder_of_log}: validation AUC "
-        + ", ".join(f"{stage} {value:.4f}" for stage, value in best.items())
-    )
+    try:
+        with progress_bars() as progress:
+            model = Resus.from_config(settings).fit(
+                folder_of_log,
+                folder=folder,
+                resume=resume,
+                predictor_from=Resus.load(predictor_from) if predictor_from else None,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        err.print(f"stopped; the same command with --resume --out {folder} goes on", highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+    say(f"{model.name} on {folder_of_log}")
+    for stage in dict.fromkeys(line["stage"] for line in model.history):
+        epochs = [line for line in model.history if line["stage"] == stage]
+        best = max(epochs, key=lambda line: line["validation_auc"])
+        say(f"  {stage}: validation AUC {best['validation_auc']:.4f}, best of {len(epochs)} epochs at {best['epoch']}")
     say(f"run in {folder}; next: resus evaluate {folder}")
 
 

@@ -102,6 +102,13 @@ class FeatureMap:
             column += encoded.columns
         return ids, weights
 
+    def unknown(self, frame: pl.DataFrame) -> dict[str, int]:
+        """By field, the rows whose (first) value is out of vocabulary; fields without any are left out."""
+        ids, _ = self.encode(frame)
+        columns = np.cumsum([0, *self.column_counts])[:-1]
+        counts = (ids[:, columns] == np.array(self.first_ids)).sum(axis=0)
+        return {f.name: int(count) for f, count in zip(self.fields, counts, strict=True) if count}
+
     def to_json(self) -> dict[str, Any]:
         return {"item": self.item, "fields": [asdict(f) for f in self.fields]}
 

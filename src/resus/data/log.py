@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InteractionLog:
     """Rows `offsets[u]:offsets[u + 1]` are user `u`'s events, oldest first where `ordered`.
 
@@ -50,6 +50,9 @@ class InteractionLog:
         assert self.offsets[0] == 0
         assert self.offsets[-1] == self.n_rows
         assert bool((np.diff(self.offsets) > 0).all()), "every user has at least one row"
+
+    def __repr__(self) -> str:
+        return f"<InteractionLog '{self.name}': {self.n_rows:,} events of {self.n_users:,} users>"
 
     @property
     def n_rows(self) -> int:
@@ -87,6 +90,8 @@ class InteractionLog:
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped."""
         refuse_foreign(folder)
+        if (folder / MANIFEST).is_file() and _name_in(folder) not in (None, self.name):
+            raise ConfigError(f"{folder} holds the log '{_name_in(folder)}': choose another place, or delete it first")
         manifest = {"format": FORMAT, **self.manifest, **facts, "hash": self._hash(), "counts": self._counts()}
         manifest["ordered"] = self.ordered
         columns: dict[str, pa.Array] = {"label": pa.array(self.labels), "ids": _matrix(self.ids)}
@@ -157,6 +162,15 @@ class InteractionLog:
                 digest.update(np.ascontiguousarray(column).data)
         digest.update(str(self.ordered).encode())
         return digest.hexdigest()
+
+
+def _name_in(folder: Path) -> str | None:
+    """Whose log a folder holds; None where its manifest is damaged."""
+    try:
+        manifest = read_json(folder / MANIFEST)
+    except ArtifactError:
+        return None
+    return manifest.get("name") if isinstance(manifest, dict) else None
 
 
 def refuse_foreign(folder: Path) -> None:

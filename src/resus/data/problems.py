@@ -34,7 +34,7 @@ def refuse(problems: Sequence[Problem]) -> None:
     if not problems:
         return
     others = len(problems) - 1
-    more = f" (and {others} more: 'resus doctor FILE' lists them all)" if others else ""
+    more = f" (and {others} more: 'resus doctor' on the same file and schema lists them all)" if others else ""
     raise DataError(f"{problems[0]}{more}")
 
 
@@ -136,14 +136,16 @@ def _label_problems(series: pl.Series, schema: TableSchema, finder: _Finder) -> 
     wanted = "0 or 1" if threshold is None else "a number"
     problems = _number_problems(series, finder, f"write {wanted}, or delete the row")
     numbers = series.cast(pl.Float64, strict=False)
+    usable = numbers.filter(numbers.is_finite().fill_null(False))
     if threshold is None:
+        highest = usable.to_numpy().max(initial=1.0)
         problems += finder.problem(
             numbers.is_finite() & (numbers != 0) & (numbers != 1),
             schema.label,
             lambda first: f"the label {series[first]!r} is neither 0 nor 1",
-            "write 0 or 1, or set label_threshold, from which on a value counts as 1 (--set label_threshold=4)",
+            "write 0 or 1, or set label_threshold, from which on a value counts as 1 "
+            f"(such as --set label_threshold={highest:g})",
         )
-    usable = numbers.filter(numbers.is_finite().fill_null(False))
     labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
     if labels.n_unique() == 1:
         rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"

@@ -95,7 +95,7 @@ def published(name: str) -> Published:
     nearest = nearest_key(name.lower(), known)
     hint = f"did you mean '{nearest}'? " if nearest else ""
     names = ", ".join(data_set.name for data_set in PUBLISHED)
-    raise ConfigError(f"there is no data set '{name}': {hint}Known are {names}, or a path to a table of your own")
+    raise ConfigError(f"there is no data set '{name}': {hint}known are {names}, planted, or a path to a table")
 
 
 def source_at(path: Path, schema: TableSchema | None) -> Source | Problem:

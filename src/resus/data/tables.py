@@ -14,6 +14,7 @@ from resus.data.frames import as_frame
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem, find_problems, refuse
 from resus.data.schema import TableSchema
+from resus.errors import ConfigError
 from resus.files import atomic_path
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
@@ -156,8 +157,16 @@ def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
     return read.frame
 
 
+def check_ending(path: Path) -> None:
+    """Refuse a file that would not be what its ending says."""
+    known = (".csv", *TAB_SUFFIXES, *PARQUET_SUFFIXES)
+    if path.suffix.lower() not in known:
+        raise ConfigError(f"{path} ends in none of {', '.join(known)}: name the file by the kind it shall be")
+
+
 def write_plain(frame: pl.DataFrame, path: Path) -> None:
     """A CSV, TSV or Parquet file, by its ending; whole or not at all."""
+    check_ending(path)
     with atomic_path(path) as aside:
         if path.suffix.lower() in PARQUET_SUFFIXES:
             pq.write_table(frame.to_arrow(), aside)

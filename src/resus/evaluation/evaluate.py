@@ -10,6 +10,7 @@ from resus.config import Config
 from resus.data.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
+from resus.errors import ConfigError
 from resus.evaluation.results import LogFacts, Results
 from resus.evaluation.scoring import score_prefixes
 from resus.evaluation.staged import ScoredQueries, staged_results
@@ -34,6 +35,10 @@ def evaluate(
 
     RelaImpr is taken against `base`, by default the first Ψ, or the first model where there is no Ψ.
     """
+    names = [name for name, _, _ in models.values() if name is not None]
+    names += [*models, *(["oracle", "crowd"] if log.truth is not None else [])]
+    if base is not None and base not in names:
+        raise ConfigError(f"no model '{base}' to compare with: choose from {', '.join(dict.fromkeys(names))}")
     sizes = config.evaluation.sizes
     ordered = OrderedUsers.of(log, getattr(split, part), config.seed)
     scored = ScoredQueries(
@@ -53,7 +58,7 @@ def evaluate(
     for name, truth in truths.items():
         if truth is not None:
             scored.logits[name] = _logit(truth[ordered.rows])[:, None]
-    base = base or next((name for name, _, _ in models.values() if name is not None), next(iter(models)))
+    base = base or names[0]
     oracle, crowd = (name if truth is not None else None for name, truth in truths.items())
     measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
     progress("scoring every support size", len(models), len(models))

@@ -35,13 +35,14 @@ def size_range(sizes: Sequence[int]) -> str:
 
 
 def _headline(results: Results, model: str) -> str:
-    gains = f"{_listed(results, _rela_imprs(results, model))}."
+    listed = _listed(results, _rela_imprs(results, model)) if _rela_imprs(results, model) else ""
+    gains = f": {listed}." if listed else f", though {results.base} itself ranks no better than chance."
     pairs = {stage: _pair(results, model, stage, "auc") for stage in results.stages}
     won = [stage for stage, pair in pairs.items() if pair is not None and pair[0] > pair[1]]
     if not won:
-        return f"{model} does not rank new users' candidates better than {results.base} in any stage: {gains}"
+        return f"{model} does not rank new users' candidates better than {results.base} in any stage{gains}"
     where = "in every stage" if len(won) == len(results.stages) else f"in stage {_and(won)} only"
-    return f"{model} ranks new users' candidates better than {results.base} {where}: {gains}"
+    return f"{model} ranks new users' candidates better than {results.base} {where}{gains}"
 
 
 def _user_bias(results: Results, model: str) -> str:
