@@ -91,6 +91,15 @@ IN_SETTINGS = {
     "config file missing": Mistake((*TRAIN, "--config", "no.yaml"), ("no.yaml", "check the path")),
     "config file wrong": Mistake((*TRAIN, "--config", "events.csv"), ("events.csv",)),
     "no log": Mistake(("train", "nowhere"), ("nowhere", "resus prepare nowhere")),
+    "table instead of a log": Mistake(("train", "events.csv"), ("events.csv", "resus prepare events.csv --schema")),
+    "protocol of another data set": Mistake(
+        ("train", "small", "--protocol", "authors-release"), ("small", "authors-release", "made for MovieLens")
+    ),
+    "no such results": Mistake(("report", "nowhere"), ("nowhere", "check the path")),
+    "scores as a spreadsheet": Mistake(
+        ("predict", "run", "--support", "events.csv", "--query", "events.csv", "--out", "x.xlsx"),
+        ("x.xlsx", ".parquet"),
+    ),
     "unknown part": Mistake(("evaluate", "run", "--part", "train"), ("'train'", "test or validation")),
     "no results": Mistake(("report", "."), ("results.json", "resus evaluate")),
 }
@@ -245,3 +254,20 @@ def test_the_script_is_installed_under_its_name() -> None:
 
     (script,) = entry_points(group="console_scripts", name="resus")
     assert script.load() is main
+
+
+def test_a_log_is_not_replaced_by_that_of_another_table(folder: Path) -> None:
+    assert resus_here(*PREPARE, cwd=folder).returncode == 0
+    shutil.copy(folder / "events.csv", folder / "others.csv")
+    before = listing(folder)
+    done = resus_here("prepare", "others.csv", *PREPARE[2:], cwd=folder)
+    one_sentence(done, ("log", "holds the log 'events'", "choose another place"))
+    assert listing(folder) == before
+    assert resus_here(*PREPARE, "--set", "min_count=2", cwd=folder).returncode == 0
+
+
+def test_a_misspelt_log_is_answered_with_the_nearest(folder: Path) -> None:
+    assert resus_here(*PREPARE[:-1], "data/events", cwd=folder).returncode == 0
+    one_sentence(resus_here("train", "event", cwd=folder), ("did you mean 'events'?",))
+    told = resus_here("doctor", "data/events", cwd=folder)
+    assert (told.returncode, "is a prepared log and whole" in told.stdout) == (0, True)

@@ -70,3 +70,16 @@ def test_a_base_alone_has_nothing_to_be_compared_with() -> None:
 def test_a_range_of_sizes_is_its_ends() -> None:
     assert size_range([10, 20, 30]) == "10–30"
     assert size_range([0]) == "0"
+
+
+def test_a_base_no_better_than_chance_has_no_rela_impr_to_quote() -> None:
+    results = planted_results(USERS, learns="bias")
+    stages = {
+        name: stage.model_copy(update={"rela_impr": None}) for name, stage in results.models["RESUS-RR"].stages.items()
+    }
+    model = results.models["RESUS-RR"].model_copy(update={"stages": stages})
+    results = results.model_copy(update={"models": results.models | {"RESUS-RR": model}})
+    assert summary(only(results, "DeepFM", "RESUS-RR", "oracle", "crowd"))[0] == (
+        "RESUS-RR ranks new users' candidates better than DeepFM in every stage, "
+        "though DeepFM itself ranks no better than chance."
+    )
