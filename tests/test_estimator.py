@@ -481,3 +481,8 @@ def test_models_and_logs_say_what_they_are(model: Resus, log: InteractionLog) ->
 def test_an_unknown_base_is_refused(model: Resus, log: InteractionLog) -> None:
     with pytest.raises(ConfigError, match="no model 'foo' to compare with: choose from DeepFM, RESUS-RR"):
         model.evaluate(log, base="foo")
+
+
+def test_taking_the_predictor_of_an_equal_run_changes_nothing(model: Resus, log: InteractionLog) -> None:
+    taken = tiny(learner="nearest").fit(log, predictor_from=model)
+    assert taken.evaluate(log) == tiny(learner="nearest").fit(log).evaluate(log)

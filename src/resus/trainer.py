@@ -68,7 +68,8 @@ def train(
     run = _Run(config, log, folder, progress)
     run.open(resume, pretrained)
     torch.manual_seed(config.seed)
-    predictor = pretrained or build_predictor(config, log.features)
+    fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
+    predictor = pretrained or fresh
     model = build_model(config, log.features)
     if config.predictor.pretrain:
         if pretrained is None:
