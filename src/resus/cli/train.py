@@ -81,7 +81,7 @@ def command(
     for stage in dict.fromkeys(line["stage"] for line in model.history):
         epochs = [line for line in model.history if line["stage"] == stage]
         best = max(epochs, key=lambda line: line["validation_auc"])
-        say(f"  {stage}: validation AUC {best['validation_auc']:.4f}, best of {len(epochs)} epochs at {best['epoch']}")
+        say(f"  {stage}: validation AUC {best['validation_auc']:.4f}, at epoch {best['epoch']} of {len(epochs)}")
     say(f"run in {folder}; next: resus evaluate {folder}")
 
 
