@@ -172,6 +172,14 @@ class Config(Settings):
         words = self.model_name.lower().replace("(w/o pretrain)", "joint").replace("(", "").replace(")", "")
         return "-".join([*words.split(), self.predictor.kind, str(self.seed)])
 
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """The same settings but for some, by dotted keys."""
+        values = _flatten(self.model_dump()) | dict(changes)
+        try:
+            return type(self).model_validate(_nest(values))
+        except ValidationError as error:
+            raise ConfigError(sentence_of(error, Config)) from None
+
     def fingerprint(self, log_hash: str) -> str:
         """One hash of the settings and the data: equal runs have equal ones."""
         content = json.dumps([self.model_dump(mode="json"), log_hash], sort_keys=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import fcntl
 import glob
 import hashlib
 import json
@@ -42,6 +43,33 @@ def atomic_path(target: Path) -> Iterator[Path]:
             _fsync(target.parent)
         finally:
             aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold a lock that ends with this process, however it ends; yield False where another has it and we do not wait."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one whole line, durably, beside other processes that do the same; a line cut short by a kill is dropped."""
+    assert "\n" not in line
+    with locked(path.with_name(f".{path.name}.lock")), storage_errors(path), path.open("ab+") as stream:
+        stream.seek(0)
+        kept = stream.read().rfind(b"\n") + 1
+        stream.truncate(kept)
+        stream.write(line.encode() + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
 @contextlib.contextmanager

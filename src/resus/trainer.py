@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,6 +79,19 @@ def train(
     else:
         run.learn_jointly(model, predictor)
     return Trained(predictor, model, run.history)
+
+
+def train_predictor(
+    config: Config, log: InteractionLog, *, folder: Path | None = None, progress: Progress = silent
+) -> tuple[AnyPredictor, list[dict[str, Any]]]:
+    """Ψ alone, the same that `train` would begin with, and how it came about; an unfinished one is gone on with."""
+    _check(config, log, None)
+    run = _Run(config, log, folder, progress)
+    run.open(True, None)
+    torch.manual_seed(config.seed)
+    predictor = build_predictor(config, log.features)
+    run.learn_predictor(predictor)
+    return predictor, run.history
 
 
 def forget_checkpoints(folder: Path) -> None:
@@ -219,8 +233,10 @@ class _Run:
             self._record("predictor", facts["history"])
             return
         self.progress("predictor, boosting", 0, None)
+        began = time.perf_counter()
         best = predictor.fit(self.log, rows, held_out, seed=self.config.seed, threads=torch.get_num_threads())
-        history = [{"stage": "predictor", "epoch": 1, "validation_auc": best}]
+        seconds = round(time.perf_counter() - began, 3)
+        history = [{"stage": "predictor", "epoch": 1, "validation_auc": best, "seconds": seconds}]
         if keeper:
             save_tensors(keeper.path, predictor.state_dict(), {"history": history})
         self._record("predictor", history)

@@ -1,0 +1,1 @@
+"""Every cold-start method of the paper's comparison, on one protocol."""

@@ -1,0 +1,56 @@
+"""RESUS, with either base-learner, and MUS, as methods of a comparison."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from resus.builders import AnyPredictor
+from resus.data.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import features_of, labels_of
+from resus.evaluation.scoring import score_prefixes
+from resus.methods.method import Floats, History, Task
+from resus.methods.shared_predictor import shared_predictor
+from resus.model import ResidualModel
+from resus.predictors.neural import logits_of_rows
+from resus.trainer import train
+
+
+class Residual:
+    """Φ has Ψ's architecture, but DeepFM's where Ψ has no gradients (LightGBM) or is absent (MUS)."""
+
+    def __init__(
+        self, *, learner: Literal["nearest", "ridge"], predictor: str = "deepfm", pretrain: bool = True
+    ) -> None:
+        self.settings = {
+            "learner.kind": learner,
+            "predictor.kind": predictor,
+            "predictor.pretrain": pretrain,
+            "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
+        }
+        self.predictor: AnyPredictor
+        self.model: ResidualModel
+
+    def fit(self, task: Task) -> History:
+        config = task.config.changed(self.settings)
+        pretrained = None
+        if config.predictor.pretrain and config.predictor.kind != "none":
+            pretrained, _ = shared_predictor(task, config.predictor.kind)
+        trained = train(
+            config, task.log, folder=task.folder, resume=True, pretrained=pretrained, progress=task.progress
+        )
+        self.predictor, self.model = trained.predictor, trained.model
+        return trained.history
+
+    @torch.no_grad()
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        features = features_of(log, batch.rows)
+        basis = self.predictor.logits(features)
+        answers: Floats = self.model(batch, features, basis, labels_of(log, batch.rows)).numpy()
+        return answers
+
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        return score_prefixes(self.model, log, ordered, basis, sizes)
