@@ -15,7 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resus.errors import ArtifactError, StorageError
-from resus.files import atomic_folder, atomic_path, read_json, sha256_of, write_json, write_text
+from resus.files import (
+    append_line,
+    atomic_folder,
+    atomic_path,
+    locked,
+    read_json,
+    sha256_of,
+    write_json,
+    write_text,
+)
 
 NAMES = ["plain.txt", "with space", "brackets[1]*?", "ünï", ".hidden"]
 JSON = st.recursive(
@@ -239,3 +248,39 @@ def test_the_files_are_the_users_own(tmp_path: Path) -> None:
     write_text(tmp_path / "text", "ü\n")
     assert (tmp_path / "text").read_bytes() == "ü\n".encode()
     assert (tmp_path / "text").stat().st_uid == os.getuid()
+
+
+def test_lines_of_several_processes_all_arrive(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from resus.files import append_line\n"
+        "for number in range(50): append_line(Path(sys.argv[1]), f'{sys.argv[2]} {number}')"
+    )
+    path = tmp_path / "lines.txt"
+    writers = [subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in "abc"]
+    assert [writer.wait() for writer in writers] == [0, 0, 0]
+    assert sorted(path.read_text().splitlines()) == sorted(f"{name} {number}" for name in "abc" for number in range(50))
+
+
+def test_a_line_cut_short_makes_room_for_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("whole\ncut sho")
+    append_line(path, "next")
+    assert path.read_text() == "whole\nnext\n"
+
+
+def test_a_lock_is_held_by_one_and_ends_with_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    program = (
+        "import sys, time; from pathlib import Path; from resus.files import locked\n"
+        "with locked(Path(sys.argv[1])): print('mine', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    with holder.stdout as told:
+        assert told.readline() == "mine\n"
+        with locked(path, wait=False) as mine:
+            assert not mine
+        holder.kill()
+        holder.wait()
+    with locked(path, wait=False) as mine:
+        assert mine

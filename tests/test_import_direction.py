@@ -18,16 +18,33 @@ LAYERS = (
     ("builders", "training"),
     ("evaluation", "prediction", "artifact"),
     ("trainer",),
-    ("estimator",),
+    ("methods", "estimator"),
     ("report",),
+    ("reproduction",),
     ("cli",),
 )
-APART = (("training", "evaluation"), ("predictors", "learners"), ("prediction", "evaluation"), ("report", "estimator"))
+APART = (
+    ("training", "evaluation"),
+    ("predictors", "learners"),
+    ("prediction", "evaluation"),
+    ("report", "estimator"),
+    ("report", "methods"),
+    ("methods", "estimator"),
+)
+    ("training", "evaluation"),
+    ("predictors", "learners"),
+    ("prediction", "evaluation"),
+    ("report", "estimator"),
+    ("report", "methods"),
+    ("methods", "estimator"),
+)
 NEVER = {
     "data": {"torch", "lightgbm", "matplotlib", "typer", "rich"},
     "config": {"torch", "polars", "numpy"},
     "episodes": {"polars", "typer", "rich"},
     "learners": {"polars", "numpy", "typer", "rich"},
+    "methods": {"polars", "typer", "rich", "matplotlib"},
+    "reproduction": {"polars", "typer", "rich"},
     "training": {"polars", "typer", "rich"},
     "evaluation": {"polars", "typer", "rich", "matplotlib"},
     "report": {"torch", "polars", "typer"},

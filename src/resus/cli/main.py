@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from resus.cli import doctor, evaluate, predict, prepare, report, train
+from resus.cli import doctor, evaluate, predict, prepare, report, reproduce, train
 from resus.errors import ResusError
 from resus.version import __version__
 
@@ -22,6 +22,7 @@ The way from data to a report:
   resus evaluate runs/rr             AUC, GAUC, Logloss by cold-start stage
   resus report runs/rr               curves as PNG and one HTML page
   resus predict runs/rr --support s.csv --query q.csv
+  resus reproduce rq1                every rival and table of the paper (try --quick)
 
 Without data at hand: `resus train planted` uses an embedded world whose true click probabilities are known.
 """
@@ -34,6 +35,7 @@ app.command("train", short_help="Learn Ψ from everyone, then the residuals.")(t
 app.command("evaluate", short_help="Metrics by support size and cold-start stage.")(evaluate.command)
 app.command("predict", short_help="Click probabilities from a support and a query file.")(predict.command)
 app.command("report", short_help="Curves as PNG and one HTML page.")(report.command)
+app.command("reproduce", short_help="The paper's tables and figures beside your own.")(reproduce.command)
 app.command("doctor", short_help="Everything that is wrong with an input file.")(doctor.command)
 
 

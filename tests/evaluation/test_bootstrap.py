@@ -1,0 +1,184 @@
+"""Weighted metrics against the plain ones on repeated rows, and the bootstrap against one that copies rows."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resus.errors import DataError
+from resus.evaluation.bootstrap import Differences, drawn_users, paired_bootstrap, resampled_auc, resampled_gauc
+from resus.evaluation.metrics import auc, gauc
+from resus.evaluation.staged import ScoredQueries, staged_results
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+SIZES = (0, 1, 2, 4)
+STAGES = {"I": [1, 2], "II": [4]}
+USERS = 5
+# few distinct values and both zeros: ties are the rule
+SCORES = st.sampled_from([-2.5, -1e-40, -0.0, 0.0, 0.25, 3.0])
+ROWS = st.lists(st.tuples(st.integers(0, USERS - 1), st.booleans(), SCORES), min_size=1, max_size=40)
+WEIGHTS = st.lists(st.integers(0, 4), min_size=USERS, max_size=USERS)
+
+
+def arrays(rows: list[tuple[int, bool, float]]) -> tuple[Floats, Floats, Integers]:
+    users, labels, scores = zip(*sorted(rows, key=lambda row: row[0]), strict=True)
+    return np.array(labels, dtype=np.float32), np.array(scores, dtype=np.float32), np.array(users)
+
+
+def copied(users: Integers, weights: npt.NDArray[np.float64]) -> tuple[Integers, Integers]:
+    """Rows with each user's block as often as its weight says, and the number of the block: a copy is a user too."""
+    blocks = [np.flatnonzero(users == user) for user in range(len(weights)) for _ in range(int(weights[user]))]
+    rows = np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
+    return rows.astype(np.int64), np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
+
+
+def scored_queries(lengths: list[int], *, decimals: int = 1, seed: int = 0) -> ScoredQueries:
+    """A base that ignores the support and a model that learns each user's bias, both with ties."""
+    rng = np.random.default_rng(seed)
+    users = np.repeat(np.arange(len(lengths)) * 3 + 5, lengths)
+    positions = np.concatenate([np.arange(length) for length in lengths])
+    item = rng.normal(0, 1, len(users))
+    bias = np.repeat(rng.normal(0, 1, len(lengths)), lengths)
+    learned = item[:, None] + bias[:, None] * np.array(SIZES) / (np.array(SIZES) + 3)
+    learned[positions[:, None] < np.array(SIZES)] = np.nan  # a support row has no score
+    return ScoredQueries(
+        labels=(rng.random(len(users)) < 1 / (1 + np.exp(-item - bias))).astype(np.float32),
+        users=users,
+        positions=positions,
+        sizes=SIZES,
+        logits={
+            "base": (item + rng.normal(0, 0.5, len(users)))[:, None].round(decimals).astype(np.float32),
+            "model": learned.round(decimals).astype(np.float32),
+        },
+    )
+
+
+def by_copying_rows(scored: ScoredQueries, weights: npt.NDArray[np.float64]) -> dict[tuple[str, str], float]:
+    """The stage means of model minus base on the rows of drawn users, by the plain metrics."""
+    everyone = np.unique(scored.users, return_inverse=True)[1]
+    rows, copies = copied(everyone, weights)
+    found = {}
+    for stage, members in STAGES.items():
+        values: dict[str, list[float]] = {"auc": [], "gauc": []}
+        for k in members:
+            asked = scored.positions[rows] >= k
+            queries, users = rows[asked], copies[asked]
+            logits = [scored.logits_at(name, SIZES.index(k), queries) for name in ("model", "base")]
+            aucs = [auc(scored.labels[queries], of) for of in logits]
+            gaucs = [gauc(scored.labels[queries], of, users).value for of in logits]
+            values["auc"].append(aucs[0] - aucs[1])
+            values["gauc"].append(gaucs[0] - gaucs[1])
+        for metric, of_sizes in values.items():
+            present = [value for value in of_sizes if not np.isnan(value)]
+            found[stage, metric] = float(np.mean(present)) if present else float("nan")
+    return found
+
+
+@settings(deadline=None)
+@given(ROWS)
+def test_users_counted_once_give_the_plain_metrics(rows: list[tuple[int, bool, float]]) -> None:
+    labels, scores, users = arrays(rows)
+    once = np.ones((1, USERS))
+    assert resampled_auc(labels, scores, users, once)[0] == pytest.approx(auc(labels, scores), abs=1e-12, nan_ok=True)
+    expected = gauc(labels, scores, users).value
+    assert resampled_gauc(labels, scores, users, once)[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@settings(deadline=None)
+@given(ROWS, st.lists(WEIGHTS, min_size=1, max_size=3))
+def test_a_weight_is_that_many_copies_of_the_user(rows: list[tuple[int, bool, float]], drawn: list[list[int]]) -> None:
+    labels, scores, users = arrays(rows)
+    weights = np.array(drawn, dtype=np.float64)
+    pooled, within = (measure(labels, scores, users, weights) for measure in (resampled_auc, resampled_gauc))
+    for draw, weight in enumerate(weights):
+        again, copies = copied(users, weight)
+        expected = auc(labels[again], scores[again])
+        assert pooled[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        expected = gauc(labels[again], scores[again], copies).value
+        assert within[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.integers(0, 1000))
+def test_the_bootstrap_is_one_that_copies_the_rows_of_the_same_draws(lengths: list[int], seed: int) -> None:
+    scored = scored_queries(lengths, seed=seed)
+    found = paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=4, rng=np.random.default_rng(seed))
+    draws = drawn_users(len(lengths), 4, np.random.default_rng(seed))
+    for number, weights in enumerate(draws):
+        for key, expected in by_copying_rows(scored, weights).items():
+            assert found[key].draws[number] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    for key, expected in by_copying_rows(scored, np.ones(len(lengths))).items():
+        assert found[key].observed == pytest.approx(expected, abs=1e-12, nan_ok=True)
+
+
+def test_the_observed_difference_is_that_of_the_results() -> None:
+    scored = scored_queries([3, 6, 9] * 20)
+    found = paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=1, rng=np.random.default_rng(0))
+    results = staged_results(scored, stages=STAGES, base="base")
+    assert set(found) == {(stage, metric) for stage in STAGES for metric in ("auc", "gauc")}
+    for (stage, metric), differences in found.items():
+        ours, theirs = (getattr(results[model].stages[stage], metric) for model in ("model", "base"))
+        assert differences.observed == pytest.approx(ours - theirs, abs=1e-12)
+
+
+def test_swapped_models_have_opposite_differences_on_the_same_draws() -> None:
+    scored = scored_queries([3, 6, 9] * 10)
+    there, back = (
+        paired_bootstrap(scored, *names, stages=STAGES, replicates=20, rng=np.random.default_rng(5))
+        for names in (("model", "base"), ("base", "model"))
+    )
+    for key, differences in there.items():
+        np.testing.assert_array_equal(differences.draws, -back[key].draws)
+        assert differences.p_value() == back[key].p_value()
+        assert differences.interval() == pytest.approx([-end for end in reversed(back[key].interval())])
+
+
+def test_draws_hold_as_many_users_as_there_are() -> None:
+    draws = drawn_users(50, 400, np.random.default_rng(2))
+    assert draws.shape == (400, 50)
+    assert (draws.sum(axis=1) == 50).all()
+    # each count is binomial(50, 1/50), so a mean over 400 draws is within 5 of its deviations from 1
+    assert np.abs(draws.mean(axis=0) - 1).max() < 5 * np.sqrt(0.98 / 400)
+
+
+def test_draws_spread_as_the_mean_of_users_does() -> None:
+    """With equal rows for each user GAUC is a plain mean over users, whose standard error is known."""
+    rng = np.random.default_rng(3)
+    users = np.repeat(np.arange(300), 20)
+    labels = np.tile([0, 1], 3000).astype(np.float32)
+    scores = (labels + rng.normal(0, 2, 6000)).astype(np.float32)
+    each = np.array([auc(labels[users == user], scores[users == user]) for user in range(300)])
+    drawn = resampled_gauc(labels, scores, users, drawn_users(300, 2000, rng))
+    assert drawn.std() == pytest.approx(each.std() / np.sqrt(300), rel=0.1)
+
+
+def test_a_better_model_is_told_from_an_equal_one() -> None:
+    scored = scored_queries([12] * 300, decimals=7)
+    better = paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=99, rng=np.random.default_rng(1))
+    low, _ = better["II", "auc"].interval()
+    assert low > 0
+    assert better["II", "auc"].p_value() == 1 / 100
+    equal = paired_bootstrap(scored, "base", "base", stages=STAGES, replicates=99, rng=np.random.default_rng(1))
+    assert equal["II", "auc"].interval() == (0, 0)
+    assert equal["II", "auc"].p_value() == 1
+
+
+def test_interval_and_p_value_of_draws_counted_by_hand() -> None:
+    differences = Differences(2.0, np.array([*range(-1, 6), np.nan]))  # -1, 0, 4 and 5 are 2 or more away from 2
+    assert differences.p_value() == (1 + 4) / (1 + 7)
+    assert differences.interval() == pytest.approx((-1 + 0.025 * 6, 5 - 0.025 * 6))
+
+
+def test_draws_without_a_number_have_neither_interval_nor_p_value() -> None:
+    differences = Differences(0.1, np.full(3, np.nan))
+    assert np.isnan([*differences.interval(), differences.p_value()]).all()
+
+
+def test_a_query_without_a_score_is_refused_with_its_model_and_size() -> None:
+    scored = scored_queries([6, 6])
+    scored.logits["model"][5, 2] = np.nan
+    with pytest.raises(DataError, match="model gives row 5 the logit nan at support size 2"):
+        paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=1, rng=np.random.default_rng(0))
