@@ -31,13 +31,6 @@ APART = (
     ("report", "methods"),
     ("methods", "estimator"),
 )
-    ("training", "evaluation"),
-    ("predictors", "learners"),
-    ("prediction", "evaluation"),
-    ("report", "estimator"),
-    ("report", "methods"),
-    ("methods", "estimator"),
-)
 NEVER = {
     "data": {"torch", "lightgbm", "matplotlib", "typer", "rich"},
     "config": {"torch", "polars", "numpy"},
