@@ -10,7 +10,7 @@ from resus.learners.nearest import NearestLearner
 class GivenScores(nn.Module):
     """The query vector is the list of its similarities to the slots."""
 
-    def forward(self, query: Tensor, support: Tensor, mask: Tensor, query_user: Tensor) -> Tensor:  # as similarities are called
+    def forward(self, query: Tensor, support: Tensor, mask: Tensor, query_user: Tensor) -> Tensor:
         return query[:, : support.shape[1]]
 
 

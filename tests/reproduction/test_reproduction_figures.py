@@ -37,11 +37,18 @@ def test_curves_by_size_are_the_means_over_seeds() -> None:
     left, right = shown(size_figure(summary, "ml-1m", LABELS)).axes
     for axes, metric in ((left, "auc"), (right, "gauc")):
         expected = {
-            tuple(summary.size("ml-1m", method, size, metric) or 0 for size in summary.sizes("ml-1m"))
+            tuple(summary.size("ml-1m", method, size, metric, [1, 2]) or 0 for size in summary.sizes("ml-1m"))
             for method in QUESTIONS["rq1"].methods
         }
         assert curves(axes) == expected
         assert names(axes) >= {LABELS.get(method, method) for method in QUESTIONS["rq1"].methods}
+
+
+def test_curves_are_over_the_same_seeds() -> None:
+    """A method with one more seed, whose users are easier, does not rise for it."""
+    cells = [*cells_of({"deepfm": 0.70, "resus-rr": 0.71}, seeds=[1]), planted_cell("deepfm", seed=2, auc=0.9)]
+    heights = curves(shown(size_figure(Summary(cells), "ml-1m", LABELS)).axes[0])
+    assert sorted(line[0] for line in heights) == pytest.approx([0.701, 0.711])
 
 
 def test_resus_stands_out() -> None:

@@ -103,7 +103,7 @@ def test_sizes_without_queries_are_no_end_of_the_population() -> None:
 def test_a_metric_that_does_not_exist_is_none() -> None:
     summary = Summary([without_auc(planted_cell("melu", seed=1)), planted_cell("melu", seed=2, auc=0.8)])
     assert summary.value("ml-1m", "melu", "I", "auc") == 0.8
-    assert summary.size("ml-1m", "melu", 1, "auc") == 0.8
+    assert summary.size("ml-1m", "melu", 1, "auc", [1, 2]) == 0.8
     assert Summary([without_auc(planted_cell("melu"))]).stage("ml-1m", "melu", "I", "auc") is None
     assert summary.stage("frappe", "melu", "I", "auc") is None
 
@@ -114,3 +114,10 @@ def test_noise_is_the_mean_of_the_seeds_level_by_level() -> None:
     assert [level.distance for level in levels] == [1, 2, 3, 4, 5]
     assert [level.auc for level in levels] == pytest.approx([0.75, 0.74, 0.73, 0.72, 0.71])
     assert Summary([planted_cell("mus")]).noise("ml-1m", "mus") == []
+
+
+def test_shared_seeds_are_of_the_methods_that_were_run() -> None:
+    summary = Summary([*cells("melu", {1: 0.7, 2: 0.7, 3: 0.7}), *cells("mamo", {2: 0.7, 3: 0.7, 4: 0.7})])
+    assert summary.shared_seeds("ml-1m", ["melu", "mamo", "lwa"]) == [2, 3]
+    assert summary.shared_seeds("ml-1m", ["lwa"]) == []
+    assert summary.size("ml-1m", "melu", 1, "auc", [4]) is None

@@ -82,6 +82,12 @@ def test_one_seed_has_no_deviation() -> None:
     assert row(table_3(material([planted_cell(auc=0.75)]), "ml-1m"), "RESUS-RR")["ours: AUC"].text == "0.7500"
 
 
+def test_uneven_seeds_are_warned_of() -> None:
+    even = cells_of({"melu": 0.7, "resus-rr": 0.7})
+    assert len(table_3(material(even), "ml-1m").notes) == 1
+    assert "do not compare" in table_3(material(even[:-1]), "ml-1m").notes[1]
+
+
 def test_auc_and_gauc_stand_side_by_side() -> None:
     for table in (table_3, table_4):
         assert [column.full for column in table(material([]), "ml-1m").columns][:2] == ["ours: AUC", "ours: GAUC"]

@@ -43,9 +43,7 @@ def learn_from_episodes(
     return state.history
 
 
-def score_size_by_size(
-    score: Callable[[EpisodeBatch], Tensor], ordered: OrderedUsers, sizes: Sequence[int]
-) -> Floats:
+def score_size_by_size(score: Callable[[EpisodeBatch], Tensor], ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
     """`score_prefixes` for a method that must adapt anew at each size; not a number where a row is support."""
     logits = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
     for column, size in enumerate(sizes):

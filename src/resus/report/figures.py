@@ -27,7 +27,7 @@ TITLES = {
     "gap_closed": ("Gap closed", "from the crowd's AUC (0) to the oracle's (1)"),
 }
 
-_STYLE: Any = {
+STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9.0,
     "text.color": INK,
@@ -81,7 +81,7 @@ def shown_metrics(results: Results) -> list[str]:
 
 def metric_figure(results: Results, metrics: Sequence[str]) -> Figure:
     """One panel per metric on one scale; each line carries its model's name at its end."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(4.9 * len(metrics) + 1.1, 4.1), layout="constrained")
         panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         ends: list[list[tuple[float, str, str]]] = []
@@ -102,7 +102,7 @@ def metric_figure(results: Results, metrics: Sequence[str]) -> Figure:
 def population_figure(results: Results) -> Figure:
     """How many users and queries are left at each size: what every other curve is a mean over."""
     at_sizes = results.models[results.base].sizes
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.9, 2.6), layout="constrained")
         for axes, count, title in zip(figure.subplots(1, 2), ("users", "queries"), ("Users", "Queries"), strict=True):
             _frame(axes, results, title, "with an event after the support" if count == "users" else "scored events")
@@ -123,7 +123,7 @@ def history_figure(history: Sequence[Mapping[str, Any]]) -> Figure | None:
     columns = min(3, len(numbers))
     rows = -(-len(numbers) // columns)
     parts = list(dict.fromkeys(_part(row) for row in history))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(3.6 * columns + 0.1, 2.3 * rows), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, key in zip(panels, numbers, strict=False):

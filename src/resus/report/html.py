@@ -59,14 +59,14 @@ def write_report(
         fixed=fixed[results.base],
         fixed_stages=_cells(results, {name: p.stages for name, p in fixed.items() if p is not None}, columns),
         population=results.models[results.base].sizes,
-        ranking=_svg(figures.metric_figure(results, ["auc", "gauc"]), "ranking"),
+        ranking=svg_element(figures.metric_figure(results, ["auc", "gauc"]), "ranking"),
         curves={
-            figures.TITLES[metric][0]: _svg(figures.metric_figure(results, [metric]), metric)
+            figures.TITLES[metric][0]: svg_element(figures.metric_figure(results, [metric]), metric)
             for metric in figures.shown_metrics(results)
             if metric not in ("auc", "gauc")
         },
-        population_curve=_svg(figures.population_figure(results), "population"),
-        training=_svg(training, "training") if training else None,
+        population_curve=svg_element(figures.population_figure(results), "population"),
+        training=svg_element(training, "training") if training else None,
         config=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True) if config else None,
     )
     write_text(path, html)
@@ -89,7 +89,7 @@ def _cells(
     return table
 
 
-def _svg(figure: Figure, name: str) -> Markup:
+def svg_element(figure: Figure, name: str) -> Markup:
     """The figure as an SVG element with ids of its own and the page's colours."""
     stream = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):

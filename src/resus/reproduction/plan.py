@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resus.methods.catalogue import METHODS, entry_of
+from resus.methods.catalogue import METHODS
 from resus.reproduction.experiment import Request
 from resus.reproduction.questions import QUESTIONS
 
@@ -25,8 +25,6 @@ def plan_cells(
 
     A timed question needs one run, alone and on all cores; the others may share the machine.
     """
-    for method in methods or ():
-        entry_of(method)
     wanted: dict[tuple[str, str, int], bool] = {}
     for question in questions:
         asked = QUESTIONS[question]

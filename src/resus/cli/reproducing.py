@@ -1,0 +1,168 @@
+"""What `resus reproduce` does: run the missing cells, compare, report."""
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from resus.cli.console import err, progress_bars, say
+from resus.cli.locations import find_log, planted_at
+from resus.data.log import InteractionLog
+from resus.data.planted import PlantedWorld
+from resus.errors import ArtifactError, ConfigError
+from resus.methods.catalogue import METHODS, entry_of
+from resus.reproduction.cells import first_of_each, read_cells
+from resus.reproduction.comparisons import read_comparisons
+from resus.reproduction.experiment import Request
+from resus.reproduction.folder import claim, read_claims
+from resus.reproduction.page import write_reproduction
+from resus.reproduction.pairs import compare_all
+from resus.reproduction.plan import plan_cells
+from resus.reproduction.questions import DATA_SETS
+from resus.reproduction.runner import Failures, missing, run_cells
+from resus.reproduction.search import read_searches
+from resus.version import __version__
+
+QUICK_WORLD = PlantedWorld(users=400, items=80, events_per_user=45)
+QUICK_SETTINGS: dict[str, Any] = {
+    "predictor.hidden_units": [32],
+    "encoder.hidden_units": [32],
+    "predictor.cin_maps": [8],
+    "encoder.cin_maps": [8],
+    "predictor.epochs": 2,
+    "training.epochs": 2,
+    "training.batch_size": 512,
+    "predictor.batch_size": 512,
+}
+
+
+def reproduce(
+    questions: Sequence[str],
+    *,
+    data_sets: Sequence[str] | None,
+    runs: int,
+    methods: Sequence[str] | None,
+    quick: bool,
+    jobs: int,
+    folder: Path,
+    settings: Mapping[str, Any],
+    replicates: int,
+    report_only: bool,
+) -> None:
+    for method in methods or ():
+        entry_of(method)
+    if "seed" in settings:
+        raise ConfigError(
+            "a reproduction runs seeds 1, 2, … itself: leave out --set seed, and say how many with --runs"
+        )
+    if quick and data_sets:
+        raise ConfigError("--quick runs on a planted world of its own: leave out --dataset, or --quick")
+    logs, absent = _quick_log(folder) if quick else _logs(data_sets)
+    cores = 1 if quick else os.cpu_count() or 1  # small networks lose more to waiting threads than they gain
+    requests = plan_cells(
+        questions,
+        logs,
+        runs=1 if quick else runs,
+        methods=methods,
+        folder=folder,
+        settings=(QUICK_SETTINGS if quick else {}) | dict(settings),
+        cores=cores,
+        jobs=1 if quick else jobs,
+        search=not quick,
+    )
+    if not requests:
+        raise ConfigError(f"none of {', '.join(methods or ())} is asked for by {', '.join(questions)}: choose others")
+    failures: Failures = {}
+    if not report_only:
+        for data_set, path in logs.items():
+            claim(folder, data_set, requests[0].settings, InteractionLog.open(path).content_hash)
+        failures = _run(requests, jobs, folder)
+    cells = list(first_of_each(read_cells(folder)).values())
+    if not cells:
+        raise ArtifactError(f"{folder} holds no finished cell yet: run the same command without --report-only")
+    with progress_bars() as progress:
+        compare_all(folder, cells, questions, replicates=replicates, progress=progress)
+    written = write_reproduction(
+        folder,
+        read_cells(folder),
+        read_comparisons(folder),
+        questions=questions,
+        labels={name: entry.label for name, entry in METHODS.items()},
+        searches=read_searches(folder),
+        facts=_facts(folder),
+        missing=absent,
+    )
+    for name, sentence in failures.items():
+        err.print(f"cell {name} failed: {sentence}", highlight=False, soft_wrap=True, markup=False)
+    say(f"report in {next(path for path in written if path.suffix == '.html')}")
+    if failures:
+        raise typer.Exit(1)
+
+
+def _run(requests: Sequence[Request], jobs: int, folder: Path) -> Failures:
+    left = missing(requests)
+    say(f"{len(requests)} cells, {len(requests) - len(left)} of them finished; cells in {folder / 'cells.jsonl'}")
+    failures: Failures = {}
+    try:
+        with progress_bars() as progress:
+            failures |= run_cells([request for request in left if not request.alone], jobs=jobs, progress=progress)
+            failures |= run_cells([request for request in left if request.alone], jobs=1, progress=progress)
+    except KeyboardInterrupt:
+        err.print("stopped; the same command goes on where it was", highlight=False)
+        raise typer.Exit(130) from None
+    return failures
+
+
+def _logs(data_sets: Sequence[str] | None) -> tuple[dict[str, Path], dict[str, str]]:
+    """Prepared logs by name, and why a published data set is not among them. One asked for by name must be there."""
+    if data_sets:
+        chosen = {name if name in DATA_SETS else find_log(name).resolve().name: find_log(name) for name in data_sets}
+        return chosen, {name: "not asked for" for name in DATA_SETS if name not in chosen}
+    found, absent = {}, {}
+    for name in DATA_SETS:
+        try:
+            found[name] = find_log(name)
+        except ArtifactError:
+            absent[name] = "data not available"
+    if not found:
+        raise ArtifactError(
+            "no published data set is prepared: run 'resus prepare ml-1m' or 'resus prepare frappe', or try --quick"
+        )
+    return found, absent
+
+
+def _quick_log(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    path = folder / "planted"
+    planted_at(path, QUICK_WORLD)
+    return {"planted": path}, {}
+
+
+def _facts(folder: Path) -> dict[str, str]:
+    cells = read_cells(folder)
+    hours = sum(cell.seconds.training + cell.seconds.scoring for cell in cells) / 3600
+    return {
+        "command": shlex.join(["resus", *sys.argv[1:]]),
+        "settings": "; ".join(
+            f"{data_set}: " + (", ".join(f"{key}={value}" for key, value in own["settings"].items()) or "defaults")
+            for data_set, own in read_claims(folder).items()
+        ),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "versions": f"resus {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
+        "cells": f"{len(cells)}, {hours:.1f} hours of training and scoring in all",
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown processor"
+    )
