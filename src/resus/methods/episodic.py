@@ -22,9 +22,13 @@ def learn_from_episodes(
     loss: Callable[[EpisodeBatch], Tensor],
     score_prefixes: Callable[[OrderedUsers, Sequence[int]], Floats],
     learning_rate: float,
+    start: float = float("-inf"),
     stage: str = "episodes",
 ) -> History:
-    """Adam over the training users' episodes; the epoch with the best validation AUC is kept."""
+    """Adam over the training users' episodes; the epoch with the best validation AUC is kept.
+
+    Where `start`, the AUC before the first epoch, is given and never beaten, the module stays as it was.
+    """
     training = task.config.training
     state = run_stage(
         stage,
@@ -34,6 +38,7 @@ def learn_from_episodes(
             validate=lambda: task.validation_auc(score_prefixes),
             epochs=training.epochs,
             patience=training.patience,
+            start=start,
             keeper=task.keeper(stage),
             progress=task.progress,
         ),

@@ -246,9 +246,9 @@ def _first(values: npt.NDArray[Any], sizes: Integers) -> Doubles:
 
 
 def _without_each(counts: Doubles) -> Doubles:
-    """`[FOLDS, items]` → all folds but each, then all."""
+    """`[FOLDS, items]` → all folds but each, scaled up to as many rows as all have, then all."""
     total = counts.sum(axis=0, keepdims=True)
-    return np.concatenate([total - counts, total])
+    return np.concatenate([(total - counts) * (FOLDS / (FOLDS - 1)), total])
 
 
 def _fold_of(log: InteractionLog, rows: Rows) -> Integers:

@@ -109,6 +109,7 @@ class MetaEmbedding:
             loss=partial(self.meta_loss, task.log),
             score_prefixes=partial(self.score_prefixes, task.log),
             learning_rate=task.config.training.learning_rate,
+            start=max(line["validation_auc"] for line in history),
         )
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:

@@ -29,9 +29,10 @@ def choose(
         return {}
     with locked(folder / "locks" / f"search-{data_set}-{method}.lock"):
         tried = [line for line in read_searches(folder) if (line["data_set"], line["method"]) == (data_set, method)]
+        grid = [dict(zip(entry.grid, values, strict=True)) for values in itertools.product(*entry.grid.values())]
+        tried = [line for line in tried if line["point"] in grid]
         done = [line["point"] for line in tried]
-        for values in itertools.product(*entry.grid.values()):
-            point = dict(zip(entry.grid, values, strict=True))
+        for point in grid:
             if point not in done:
                 tried.append(_try(entry, point, log, config, folder, progress) | {"data_set": data_set})
                 tried[-1]["method"] = method
@@ -55,7 +56,7 @@ def _try(
     began = time.perf_counter()
     try:
         history = entry.build(**point).fit(task)
-        score = max(line["validation_auc"] for line in history)
+        score = max(line["validation_auc"] for line in history)  # a stage never ends below its start
     except TrainingError:  # a step size that diverges is a bad one
         score = 0.0
     return {"point": point, "validation_auc": score, "seconds": round(time.perf_counter() - began, 1)}

@@ -36,11 +36,12 @@ class Keeper:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long a stage runs, what judges it, and who is told."""
+    """How long a stage runs, what judges it, and who is told; `start` is the score to beat of what it starts from."""
 
     validate: Callable[[], float]
     epochs: int
     patience: int
+    start: float = float("-inf")
     keeper: Keeper | None = None
     progress: Progress = silent
     report: Report | None = None
@@ -57,7 +58,7 @@ def run_stage(
 ) -> StageState:
     """Train until the validation score has not grown for `patience` epochs; leave the best weights in `module`."""
     keeper = schedule.keeper
-    state, best = StageState(), _copy(module)
+    state, best = StageState(best_auc=schedule.start), _copy(module)
     if keeper and keeper.path.exists():
         state, best = load_checkpoint(keeper.path, module, optimizer, keeper.fingerprint)
     while not state.finished:
@@ -84,6 +85,7 @@ def run_stage(
         if schedule.report:
             schedule.report(state.history)
     module.load_state_dict(best)
+    module.eval()  # also where a finished stage was only loaded
     return state
 
 
