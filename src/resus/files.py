@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import glob
 import hashlib
 import json
@@ -48,6 +47,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """Hold a lock that ends with this process, however it ends; yield False where another has it and we do not wait."""
+    import fcntl  # not on Windows, where all that needs no lock works nevertheless
+
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = path.open("w")

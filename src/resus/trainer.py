@@ -65,7 +65,11 @@ def train(
 
     With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is.
     """
-    _check(config, log, pretrained)
+    if pretrained is not None and not config.predictor.pretrain:
+        raise ConfigError(
+            "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
+        )
+    check_log(config, log)
     run = _Run(config, log, folder, progress)
     run.open(resume, pretrained)
     torch.manual_seed(config.seed)
@@ -85,7 +89,7 @@ def train_predictor(
     config: Config, log: InteractionLog, *, folder: Path | None = None, progress: Progress = silent
 ) -> tuple[AnyPredictor, list[dict[str, Any]]]:
     """Ψ alone, the same that `train` would begin with, and how it came about; an unfinished one is gone on with."""
-    _check(config, log, None)
+    check_log(config, log)
     run = _Run(config, log, folder, progress)
     run.open(True, None)
     torch.manual_seed(config.seed)
@@ -257,11 +261,8 @@ def _hash_of(predictor: AnyPredictor) -> str:
     return hashlib.sha256(safetensors.torch.save(dict(predictor.state_dict()))).hexdigest()
 
 
-def _check(config: Config, log: InteractionLog, pretrained: AnyPredictor | None) -> None:
-    if pretrained is not None and not config.predictor.pretrain:
-        raise ConfigError(
-            "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
-        )
+def check_log(config: Config, log: InteractionLog) -> None:
+    """Refuse a log that these settings were not made for, or that holds nothing to learn."""
     prepared = log.manifest.get("protocol")
     if prepared is not None and prepared != config.protocol:
         raise ConfigError(

@@ -72,6 +72,8 @@ def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
         (["rq1", "--quick", "--dataset", "log"], ("--quick", "--dataset")),
         (["rq1", "--dataset", "log", "--set", "training.epoch=3"], ("training.epoch", "training.epochs")),
         (["rq1", "--dataset", "log", "--set", "seed=3"], ("seed", "--runs")),
+        (["rq1", "--dataset", "log", "--set", "learner.kind=ridge"], ("learner.kind", "--methods")),
+        (["rq1", "--dataset", "log", "--dataset", "./log"], ("another log of 'log'", "--out")),
         (["rq1", "--dataset", "log", "--report-only", "--out", "none"], ("none", "no finished cell")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

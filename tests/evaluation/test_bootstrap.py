@@ -105,8 +105,8 @@ def test_a_weight_is_that_many_copies_of_the_user(rows: list[tuple[int, bool, fl
 @given(st.lists(st.integers(1, 8), min_size=1, max_size=12), st.integers(0, 1000))
 def test_the_bootstrap_is_one_that_copies_the_rows_of_the_same_draws(lengths: list[int], seed: int) -> None:
     scored = scored_queries(lengths, seed=seed)
-    found = paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=4, rng=np.random.default_rng(seed))
     draws = drawn_users(len(lengths), 4, np.random.default_rng(seed))
+    found = paired_bootstrap(scored, "model", "base", stages=STAGES, weights=draws)
     for number, weights in enumerate(draws):
         for key, expected in by_copying_rows(scored, weights).items():
             assert found[key].draws[number] == pytest.approx(expected, abs=1e-12, nan_ok=True)
@@ -114,9 +114,13 @@ def test_the_bootstrap_is_one_that_copies_the_rows_of_the_same_draws(lengths: li
         assert found[key].observed == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
+def drawn(users: int, replicates: int) -> npt.NDArray[np.float64]:
+    return drawn_users(users, replicates, np.random.default_rng(5))
+
+
 def test_the_observed_difference_is_that_of_the_results() -> None:
     scored = scored_queries([3, 6, 9] * 20)
-    found = paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=1, rng=np.random.default_rng(0))
+    found = paired_bootstrap(scored, "model", "base", stages=STAGES, weights=drawn(60, 1))
     results = staged_results(scored, stages=STAGES, base="base")
     assert set(found) == {(stage, metric) for stage in STAGES for metric in ("auc", "gauc")}
     for (stage, metric), differences in found.items():
@@ -127,7 +131,7 @@ def test_the_observed_difference_is_that_of_the_results() -> None:
 def test_swapped_models_have_opposite_differences_on_the_same_draws() -> None:
     scored = scored_queries([3, 6, 9] * 10)
     there, back = (
-        paired_bootstrap(scored, *names, stages=STAGES, replicates=20, rng=np.random.default_rng(5))
+        paired_bootstrap(scored, *names, stages=STAGES, weights=drawn(30, 20))
         for names in (("model", "base"), ("base", "model"))
     )
     for key, differences in there.items():
@@ -157,11 +161,11 @@ def test_draws_spread_as_the_mean_of_users_does() -> None:
 
 def test_a_better_model_is_told_from_an_equal_one() -> None:
     scored = scored_queries([12] * 300, decimals=7)
-    better = paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=99, rng=np.random.default_rng(1))
+    better = paired_bootstrap(scored, "model", "base", stages=STAGES, weights=drawn(300, 99))
     low, _ = better["II", "auc"].interval()
     assert low > 0
     assert better["II", "auc"].p_value() == 1 / 100
-    equal = paired_bootstrap(scored, "base", "base", stages=STAGES, replicates=99, rng=np.random.default_rng(1))
+    equal = paired_bootstrap(scored, "base", "base", stages=STAGES, weights=drawn(300, 99))
     assert equal["II", "auc"].interval() == (0, 0)
     assert equal["II", "auc"].p_value() == 1
 
@@ -181,4 +185,4 @@ def test_a_query_without_a_score_is_refused_with_its_model_and_size() -> None:
     scored = scored_queries([6, 6])
     scored.logits["model"][5, 2] = np.nan
     with pytest.raises(DataError, match="model gives row 5 the logit nan at support size 2"):
-        paired_bootstrap(scored, "model", "base", stages=STAGES, replicates=1, rng=np.random.default_rng(0))
+        paired_bootstrap(scored, "model", "base", stages=STAGES, weights=drawn(2, 1))

@@ -79,7 +79,7 @@ def test_one_diverging_cell_does_not_stop_the_others(tmp_path: Path) -> None:
     log = log_at(tmp_path)
     wanted = requests(tmp_path, log, runs=1, rate=1e30)
     failures = run_cells(wanted, jobs=1)
-    assert set(failures) == {"mine-resus-nn-1", "mine-resus-rr-1"}
+    assert set(failures) == {"mine-resus-nn-1-alone", "mine-resus-rr-1-alone"}
     assert all("not finite" in sentence for sentence in failures.values())
     assert {cell.method for cell in read_cells(tmp_path / "out")} == {"deepfm", "user-bias"}
 

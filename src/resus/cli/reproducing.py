@@ -13,12 +13,12 @@ import typer
 
 from resus.cli.console import err, progress_bars, say
 from resus.cli.locations import find_log, planted_at
+from resus.config import resolve
 from resus.data.log import InteractionLog
 from resus.data.planted import PlantedWorld
 from resus.errors import ArtifactError, ConfigError
 from resus.methods.catalogue import METHODS, entry_of
 from resus.reproduction.cells import first_of_each, read_cells
-from resus.reproduction.comparisons import read_comparisons
 from resus.reproduction.experiment import Request
 from resus.reproduction.folder import claim, read_claims
 from resus.reproduction.page import write_reproduction
@@ -27,8 +27,10 @@ from resus.reproduction.plan import plan_cells
 from resus.reproduction.questions import DATA_SETS
 from resus.reproduction.runner import Failures, missing, run_cells
 from resus.reproduction.search import read_searches
+from resus.trainer import check_log
 from resus.version import __version__
 
+OF_METHODS = {"predictor.kind", "predictor.pretrain", "encoder.kind", "learner.kind"}
 QUICK_WORLD = PlantedWorld(users=400, items=80, events_per_user=45)
 QUICK_SETTINGS: dict[str, Any] = {
     "predictor.hidden_units": [32],
@@ -81,17 +83,19 @@ def reproduce(
     failures: Failures = {}
     if not report_only:
         for data_set, path in logs.items():
-            claim(folder, data_set, requests[0].settings, InteractionLog.open(path).content_hash)
+            log = InteractionLog.open(path)
+            check_log(resolve(requests[0].settings, data_set=log.data_set), log)
+            claim(folder, data_set, requests[0].settings, log.content_hash)
         failures = _run(requests, jobs, folder)
     cells = list(first_of_each(read_cells(folder)).values())
     if not cells:
         raise ArtifactError(f"{folder} holds no finished cell yet: run the same command without --report-only")
     with progress_bars() as progress:
-        compare_all(folder, cells, questions, replicates=replicates, progress=progress)
+        comparisons = compare_all(folder, cells, questions, replicates=replicates, progress=progress)
     written = write_reproduction(
         folder,
         read_cells(folder),
-        read_comparisons(folder),
+        comparisons,
         questions=questions,
         labels={name: entry.label for name, entry in METHODS.items()},
         searches=read_searches(folder),
@@ -111,8 +115,8 @@ def _run(requests: Sequence[Request], jobs: int, folder: Path) -> Failures:
     failures: Failures = {}
     try:
         with progress_bars() as progress:
-            failures |= run_cells([request for request in left if not request.alone], jobs=jobs, progress=progress)
             failures |= run_cells([request for request in left if request.alone], jobs=1, progress=progress)
+            failures |= run_cells([request for request in left if not request.alone], jobs=jobs, progress=progress)
     except KeyboardInterrupt:
         err.print("stopped; the same command goes on where it was", highlight=False)
         raise typer.Exit(130) from None
@@ -122,7 +126,16 @@ def _run(requests: Sequence[Request], jobs: int, folder: Path) -> Failures:
 def _logs(data_sets: Sequence[str] | None) -> tuple[dict[str, Path], dict[str, str]]:
     """Prepared logs by name, and why a published data set is not among them. One asked for by name must be there."""
     if data_sets:
-        chosen = {name if name in DATA_SETS else find_log(name).resolve().name: find_log(name) for name in data_sets}
+        chosen: dict[str, Path] = {}
+        for asked in data_sets:
+            path = find_log(asked)
+            name = InteractionLog.open(path).data_set
+            name = name if name in DATA_SETS else path.resolve().name
+            if name in chosen:
+                raise ConfigError(
+                    f"--dataset {asked} is another log of '{name}': run one at a time, with its own --out"
+                )
+            chosen[name] = path
         return chosen, {name: "not asked for" for name in DATA_SETS if name not in chosen}
     found, absent = {}, {}
     for name in DATA_SETS:

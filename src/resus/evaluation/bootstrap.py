@@ -46,13 +46,14 @@ def paired_bootstrap(
     against: str,
     *,
     stages: Mapping[str, Sequence[int]],
-    replicates: int,
-    rng: np.random.Generator,
+    weights: Floats,
 ) -> dict[tuple[str, str], Differences]:
-    """By stage and metric: the mean over the stage's sizes, as `staged_results` takes it, of the paired differences."""
+    """By stage and metric: the mean over the stage's sizes, as `staged_results` takes it, of the paired differences.
+
+    A draw is a row of `weights` [B, U]: how often each user of the scored rows, in their order, comes up.
+    """
     users = np.cumsum(scored.positions == 0) - 1
-    as_they_are = np.ones((1, users[-1] + 1))
-    weights = np.concatenate([as_they_are, drawn_users(users[-1] + 1, replicates, rng)])
+    weights = np.concatenate([np.ones((1, users[-1] + 1)), weights])  # the users as they are come first
     by_size: dict[int, Floats] = {}  # [metric, 1 + B]
     for k in sorted({k for members in stages.values() for k in members}):
         rows = np.flatnonzero(scored.positions >= k)

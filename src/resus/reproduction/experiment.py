@@ -49,7 +49,7 @@ class Request:
 
     @property
     def name(self) -> str:
-        return f"{self.data_set}-{self.method}-{self.seed}"
+        return f"{self.data_set}-{self.method}-{self.seed}" + ("-alone" if self.alone else "")
 
 
 def run_cell(request: Request, progress: Progress = silent) -> Cell:
@@ -59,7 +59,7 @@ def run_cell(request: Request, progress: Progress = silent) -> Cell:
     config = resolve({**request.settings, "seed": request.seed}, data_set=log.data_set)
     entry = entry_of(request.method)
     work = request.folder / "unfinished" / request.name
-    shelf = request.folder / "shelf" / request.data_set
+    shelf = request.folder / "shelf" / (request.data_set + ("-alone" if request.alone else ""))
     hyperparameters = {}
     if request.search:
         hyperparameters = choose(request.folder, request.method, entry, log, request.data_set, config, progress)
@@ -99,7 +99,9 @@ def run_cell(request: Request, progress: Progress = silent) -> Cell:
         alone=request.alone,
         noise=_noise(request, method, task, ordered),
     )
-    _keep_scores(scores_path(request.folder, request.key), scored, config, logits)
+    kept = scores_path(request.folder, request.key)
+    if not kept.exists():  # a cell that is timed again has its scores, and its first results count
+        _keep_scores(kept, scored, config, logits)
     add_cell(request.folder, cell)
     shutil.rmtree(work, ignore_errors=True)
     return cell

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from resus.progress import Progress
 from resus.reproduction.cells import Cell
+from resus.reproduction.comparisons import Comparison
 from resus.reproduction.questions import ARCHITECTURES, BOOSTED, FEW_SHOT, OPTIMISATION, PRACTICE, PROPOSED, resus_on
-from resus.reproduction.significance import best_rival, compare
+from resus.reproduction.significance import best_rivals, compare
 
 
 class Pair(NamedTuple):
@@ -21,41 +22,39 @@ class Pair(NamedTuple):
 
 def compare_all(
     folder: Path, cells: Sequence[Cell], questions: Sequence[str], *, replicates: int, progress: Progress
-) -> None:
+) -> list[Comparison]:
     """Every pair of the questions that has cells; what is already compared is not compared again."""
     pairs = pairs_of(cells, questions)
+    found: list[Comparison] = []
     for done, pair in enumerate(pairs):
         progress("comparing methods user by user", done, len(pairs))
-        compare(
-            folder,
-            cells,
-            pair.data_set,
-            pair.method,
-            pair.against,
-            replicates=replicates if pair.bootstrap else 0,
-        )
+        drawn = replicates if pair.bootstrap else 0
+        found += compare(folder, cells, pair.data_set, pair.method, pair.against, replicates=drawn)
     progress("comparing methods user by user", len(pairs), len(pairs))
+    return found
 
 
 def pairs_of(cells: Sequence[Cell], questions: Sequence[str]) -> list[Pair]:
     found: list[Pair] = []
     for data_set in dict.fromkeys(cell.data_set for cell in cells):
         run = {cell.method for cell in cells if cell.data_set == data_set}
-        rival = best_rival(cells, data_set, [*FEW_SHOT, *OPTIMISATION])
+        hardest = best_rivals(cells, data_set, [*FEW_SHOT, *OPTIMISATION])
         for question in questions:
             found += [
                 Pair(data_set, method, against, bootstrap)
-                for method, against, bootstrap in _pairs(question, rival)
+                for method, against, bootstrap in _pairs(question, hardest)
                 if method in run and against in run
             ]
-    return list(dict.fromkeys(found))
+    surest = {pair[:3]: pair for pair in sorted(found, key=lambda pair: pair.bootstrap)}
+    return list(surest.values())
 
 
-def _pairs(question: str, rival: str | None) -> list[tuple[str, str, bool]]:
+def _pairs(question: str, hardest: Sequence[str]) -> list[tuple[str, str, bool]]:
     match question:
         case "rq1":
-            rivals = [name for name in (rival, "deepfm", *PRACTICE) if name]
-            return [(method, against, True) for method in PROPOSED for against in rivals]
+            surely = {*hardest, "deepfm", *PRACTICE}
+            rivals = (*FEW_SHOT, *OPTIMISATION, "deepfm", *PRACTICE)
+            return [(method, against, against in surely) for method in PROPOSED for against in rivals]
         case "rq2":
             found = [(method, f"{method}-joint", True) for method in PROPOSED]
             found += [(method, "mus", False) for method in PROPOSED]

@@ -11,6 +11,7 @@ from resus.files import locked
 from resus.progress import Progress, silent
 from resus.reproduction.cells import Key, read_cells
 from resus.reproduction.experiment import Request, run_cell
+from resus.validation import on_one_line
 
 POLL = 1.0  # seconds between two looks at the file of finished cells
 Failures = dict[str, str]
@@ -37,14 +38,16 @@ def run_cells(requests: Sequence[Request], *, jobs: int, progress: Progress = si
     ]
     for worker in workers:
         worker.start()
+    failures: Failures = {}
     try:
         while any(worker.is_alive() for worker in workers):
             progress("cells", len(requests) - len(missing(requests)), len(requests))
             time.sleep(POLL)
+            while not told.empty():
+                failures |= told.get()
     finally:
         for worker in workers:
             worker.terminate()
-    failures: Failures = {}
     while not told.empty():
         failures |= told.get()
     left = {request.name for request in missing(requests)} - set(failures)
@@ -58,17 +61,25 @@ def _work_for(parent: int, requests: list[Request], told: "SimpleQueue[Failures]
 
 
 def _work(requests: Sequence[Request], wanted: Callable[[], bool], progress: Progress) -> Failures:
+    """First what nobody holds, then what others held: they may have been killed."""
     failures: Failures = {}
-    for request in requests:
-        if not wanted():
-            break
-        with locked(request.folder / "locks" / f"{request.name}.lock", wait=False) as mine:
-            if not mine or not missing([request]):
+    for wait in (False, True):
+        for request in requests:
+            if not wanted():
+                return failures
+            if request.name in failures:
                 continue
-            try:
-                run_cell(request, _told_of(request, progress))
-            except ResusError as error:
-                failures[request.name] = str(error)
+            with locked(request.folder / "locks" / f"{request.name}.lock", wait=wait) as mine:
+                if not mine or not missing([request]):
+                    continue
+                try:
+                    run_cell(request, _told_of(request, progress))
+                except ResusError as error:
+                    failures[request.name] = str(error)
+                except Exception as error:  # one cell's trouble must not cost the others
+                    if os.environ.get("RESUS_DEBUG"):
+                        raise
+                    failures[request.name] = f"{type(error).__name__}: {on_one_line(error)}; see it whole with --debug"
     return failures
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import METRICS, Differences, paired_bootstrap
+from resus.evaluation.bootstrap import METRICS, Differences, Floats, drawn_users, paired_bootstrap
 from resus.evaluation.staged import ScoredQueries
 from resus.reproduction.cells import Cell, first_of_each, scores_path
 from resus.reproduction.comparisons import Comparison, add_comparison, read_comparisons
@@ -85,15 +85,17 @@ def compare(
     return made
 
 
-def best_rival(cells: Iterable[Cell], data_set: str, rivals: Sequence[str]) -> str | None:
-    """The rival with the highest AUC, mean over stages and seeds; the first of equals, none where none was run."""
-    aucs: dict[str, list[float]] = {}
+def best_rivals(cells: Iterable[Cell], data_set: str, rivals: Sequence[str]) -> list[str]:
+    """The rivals that are best in some stage by AUC or GAUC, mean over seeds: those that a method must beat."""
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for cell in first_of_each(cells).values():
         if cell.data_set == data_set and cell.method in rivals:
-            present = [stage.auc for stage in cell.results.stages.values() if stage.auc is not None]
-            aucs.setdefault(cell.method, []).extend(present)
-    ranked = [rival for rival in rivals if aucs.get(rival)]
-    return max(ranked, key=lambda rival: float(np.mean(aucs[rival])), default=None)
+            for stage, metrics in cell.results.stages.items():
+                for metric in METRICS:
+                    if (value := getattr(metrics, metric)) is not None:
+                        values.setdefault((stage, metric), {}).setdefault(cell.method, []).append(value)
+    best = {max(of_rivals, key=lambda rival: np.mean(of_rivals[rival])) for of_rivals in values.values()}
+    return [rival for rival in rivals if rival in best]
 
 
 def _pairs(cells: Iterable[Cell], data_set: str, method: str, against: str) -> list[_Pair]:
@@ -121,7 +123,14 @@ def _ttest(differences: Sequence[float]) -> float | None:
 
 
 def _bootstrap(folder: Path, pairs: Sequence[_Pair], replicates: int) -> dict[tuple[str, str], Differences]:
-    by_seed = [_bootstrap_of_seed(folder, pair, replicates) for pair in pairs]
+    scored = [_scored(folder, pair) for pair in pairs]
+    users = [of_seed.users[of_seed.positions == 0] for of_seed, _ in scored]
+    everyone = np.unique(np.concatenate(users))
+    weights = drawn_users(len(everyone), replicates, np.random.default_rng(len(pairs)))
+    by_seed = [
+        _bootstrap_of_seed(folder, pair, of_seed, stages, weights[:, np.searchsorted(everyone, own)])
+        for pair, (of_seed, stages), own in zip(pairs, scored, users, strict=True)
+    ]
     return {
         key: Differences(
             float(np.mean([of_seed[key].observed for of_seed in by_seed])),
@@ -131,7 +140,8 @@ def _bootstrap(folder: Path, pairs: Sequence[_Pair], replicates: int) -> dict[tu
     }
 
 
-def _bootstrap_of_seed(folder: Path, pair: _Pair, replicates: int) -> dict[tuple[str, str], Differences]:
+def _scored(folder: Path, pair: _Pair) -> tuple[ScoredQueries, dict[str, list[int]]]:
+    """Both methods' scores of the same rows, and the stages."""
     paths = pair.scores(folder)
     (ours, facts), (theirs, their_facts) = (load_tensors(path) for path in paths)
     if facts != their_facts or not all(np.array_equal(ours[name], theirs[name]) for name in _ROWS):
@@ -144,18 +154,18 @@ def _bootstrap_of_seed(folder: Path, pair: _Pair, replicates: int) -> dict[tuple
         sizes=tuple(facts["sizes"]),
         logits={pair.ours.method: ours["logits"].numpy(), pair.theirs.method: theirs["logits"].numpy()},
     )
-    found = paired_bootstrap(
-        scored,
-        pair.ours.method,
-        pair.theirs.method,
-        stages=facts["stages"],
-        replicates=replicates,
-        rng=np.random.default_rng(pair.ours.seed),
-    )
+    return scored, facts["stages"]
+
+
+def _bootstrap_of_seed(
+    folder: Path, pair: _Pair, scored: ScoredQueries, stages: dict[str, list[int]], weights: Floats
+) -> dict[tuple[str, str], Differences]:
+    found = paired_bootstrap(scored, pair.ours.method, pair.theirs.method, stages=stages, weights=weights)
     for (stage, metric), differences in found.items():
         if abs(differences.observed - pair.difference(stage, metric)) > _SAME:
+            ours, theirs = pair.scores(folder)
             raise ArtifactError(
-                f"{paths[0]} or {paths[1]} is not what its cell was measured on ({metric} of stage {stage} differs): "
+                f"{ours} or {theirs} is not what its cell was measured on ({metric} of stage {stage} differs): "
                 "delete both files and their cells, and run them again"
             )
     return found
