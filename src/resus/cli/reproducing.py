@@ -63,6 +63,8 @@ def reproduce(
         raise ConfigError(
             "a reproduction runs seeds 1, 2, … itself: leave out --set seed, and say how many with --runs"
         )
+    if own := OF_METHODS & set(settings):
+        raise ConfigError(f"each method has its own {min(own)}: leave out --set {min(own)}, and choose with --methods")
     if quick and data_sets:
         raise ConfigError("--quick runs on a planted world of its own: leave out --dataset, or --quick")
     logs, absent = _quick_log(folder) if quick else _logs(data_sets)
