@@ -57,16 +57,7 @@ def reproduce(
     replicates: int,
     report_only: bool,
 ) -> None:
-    for method in methods or ():
-        entry_of(method)
-    if "seed" in settings:
-        raise ConfigError(
-            "a reproduction runs seeds 1, 2, … itself: leave out --set seed, and say how many with --runs"
-        )
-    if own := OF_METHODS & set(settings):
-        raise ConfigError(f"each method has its own {min(own)}: leave out --set {min(own)}, and choose with --methods")
-    if quick and data_sets:
-        raise ConfigError("--quick runs on a planted world of its own: leave out --dataset, or --quick")
+    _refuse_mistakes(methods, settings, quick and bool(data_sets))
     logs, absent = _quick_log(folder) if quick else _logs(data_sets)
     cores = 1 if quick else os.cpu_count() or 1  # small networks lose more to waiting threads than they gain
     requests = plan_cells(
@@ -109,6 +100,19 @@ def reproduce(
     say(f"report in {next(path for path in written if path.suffix == '.html')}")
     if failures:
         raise typer.Exit(1)
+
+
+def _refuse_mistakes(methods: Sequence[str] | None, settings: Mapping[str, Any], both: bool) -> None:
+    for method in methods or ():
+        entry_of(method)
+    if "seed" in settings:
+        raise ConfigError(
+            "a reproduction runs seeds 1, 2, … itself: leave out --set seed, and say how many with --runs"
+        )
+    if own := OF_METHODS & set(settings):
+        raise ConfigError(f"each method has its own {min(own)}: leave out --set {min(own)}, and choose with --methods")
+    if both:
+        raise ConfigError("--quick runs on a planted world of its own: leave out --dataset, or --quick")
 
 
 def _run(requests: Sequence[Request], jobs: int, folder: Path) -> Failures:
