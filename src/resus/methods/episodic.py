@@ -1,14 +1,18 @@
 """What episode-trained methods share: the training stage, and scoring one support size after the other."""
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from resus.data.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import features_of, labels_of
 from resus.methods.method import Floats, History, Task
 from resus.training.loop import Schedule, run_stage
 
@@ -46,6 +50,39 @@ def learn_from_episodes(
         loss=loss,
     )
     return state.history
+
+
+class Adapting:
+    """A network that maps a batch, its features and labels to its queries' logits, anew for each support."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def fit(self, task: Task) -> History:
+        def loss(batch: EpisodeBatch) -> Tensor:
+            labels = labels_of(task.log, batch.rows[batch.query.numpy()])
+            return functional.binary_cross_entropy_with_logits(self._logits(task.log, batch), labels)
+
+        return learn_from_episodes(
+            task,
+            self.network,
+            loss=loss,
+            score_prefixes=partial(self.score_prefixes, task.log),
+            learning_rate=task.config.training.learning_rate,
+        )
+
+    @torch.no_grad()
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        logits: Floats = self._logits(log, batch).numpy()
+        return logits
+
+    @torch.no_grad()
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        return score_size_by_size(partial(self._logits, log), ordered, sizes)
+
+    def _logits(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
+        logits: Tensor = self.network(batch, features_of(log, batch.rows), labels_of(log, batch.rows))
+        return logits
 
 
 def score_size_by_size(score: Callable[[EpisodeBatch], Tensor], ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:

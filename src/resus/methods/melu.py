@@ -5,18 +5,16 @@ from the queries' loss under θ_u, through the adaptation (algorithm 1 of MeLU).
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from resus.builders import build_network
 from resus.data.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import Features, features_of, labels_of
-from resus.methods.episodic import learn_from_episodes, score_size_by_size
+from resus.episodes.tensors import Features
+from resus.methods.episodic import Adapting
 from resus.methods.fast_weights import FastWeights, adapt, answer, take
 from resus.methods.method import Floats, History, Task
 from resus.predictors.deepfm import DeepFM
@@ -65,27 +63,11 @@ class MeLU:
         encoder = build_network("deepfm", task.config.predictor, task.log.features)
         assert isinstance(encoder, DeepFM)
         self.network = MeLUNetwork(encoder, inner_rate=self.inner_rate, inner_steps=self.inner_steps)
-        return learn_from_episodes(
-            task,
-            self.network,
-            loss=partial(self._loss, task.log),
-            score_prefixes=partial(self.score_prefixes, task.log),
-            learning_rate=task.config.training.learning_rate,
-        )
+        self._method = Adapting(self.network)
+        return self._method.fit(task)
 
-    @torch.no_grad()
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        logits: Floats = self._logits(log, batch).numpy()
-        return logits
+        return self._method.score(log, batch)
 
-    @torch.no_grad()
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        return score_size_by_size(partial(self._logits, log), ordered, sizes)
-
-    def _loss(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
-        labels = labels_of(log, batch.rows[batch.query.numpy()])
-        return functional.binary_cross_entropy_with_logits(self._logits(log, batch), labels)
-
-    def _logits(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
-        logits: Tensor = self.network(batch, features_of(log, batch.rows), labels_of(log, batch.rows))
-        return logits
+        return self._method.score_prefixes(log, ordered, sizes)
