@@ -10,7 +10,7 @@ from resus.evaluation.results import Metric
 from resus.reproduction.cells import Cell, first_of_each
 from resus.reproduction.paper import Times
 
-PRETRAINING = ("predictor", "pretraining")  # training stages of Ψ or of a model that a method starts from
+PRETRAINING = "predictor"  # the stage of Ψ, or of a model that a method starts from
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class Summary:
 
 def trained_epochs(cell: Cell) -> list[tuple[int, float]]:
     """Number and validation AUC of the epochs after pretraining; of Ψ itself, pretraining is all there is."""
-    own = [epoch for epoch in cell.epochs if epoch.stage not in PRETRAINING] or cell.epochs
+    own = [epoch for epoch in cell.epochs if epoch.stage != PRETRAINING] or cell.epochs
     return [(epoch.epoch, epoch.validation_auc) for epoch in own]
 
 
