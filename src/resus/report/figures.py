@@ -175,8 +175,13 @@ def _frame(axes: Axes, results: Results, title: str, subtitle: str) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
     margin = 0.02 * max(results.sizes[-1] - results.sizes[0], 1)
     axes.set_xlim(results.sizes[0] - margin, results.sizes[-1] + margin)
-    half = float(np.diff(results.sizes).min(initial=results.sizes[-1] or 1)) / 2  # bands meet between two sizes
-    for place, (stage, members) in enumerate(results.stages.items()):
+    stage_bands(axes, results.sizes, results.stages)
+
+
+def stage_bands(axes: Axes, sizes: Sequence[int], stages: Mapping[str, Sequence[int]]) -> None:
+    """Every other stage shaded, each with its name."""
+    half = float(np.diff(sizes).min(initial=sizes[-1] or 1)) / 2  # bands meet between two sizes
+    for place, (stage, members) in enumerate(stages.items()):
         left, right = min(members), max(members)
         if place % 2 == 0:
             axes.axvspan(left - half, right + half, color=BAND, linewidth=0, zorder=0)

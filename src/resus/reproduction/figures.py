@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from resus.files import atomic_path
-from resus.report.figures import BAND, COLOURS, INK, MUTED, STYLE
-from resus.reproduction.paper import STAGES
+from resus.report.figures import COLOURS, INK, MUTED, STYLE, stage_bands
 from resus.reproduction.questions import DATA_SETS, QUESTIONS
 from resus.reproduction.summary import Summary
 
@@ -59,7 +58,8 @@ def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str]) -> F
         figure = Figure(figsize=(11.6, 4.9), layout="constrained")
         for axes, (metric, titles) in zip(figure.subplots(1, 2), metrics.items(), strict=True):
             _title(axes, *titles)
-            _stage_bands(axes, summary.stage_sizes(data_set))
+            stages = summary.stage_sizes(data_set)
+            stage_bands(axes, sorted(size for members in stages.values() for size in members), stages)
             _draw(axes, curves[metric], labels)
             axes.set_xlabel("events in the support")
             axes.set_xlim(left=sizes[0] - 0.5)
@@ -134,23 +134,6 @@ def _curve(method: str, sizes: Sequence[int], values: Sequence[float | None]) ->
 def _title(axes: Axes, title: str, subtitle: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=20)
     axes.text(0, 1.03, subtitle, transform=axes.transAxes, fontsize=8.5, color=MUTED)
-
-
-def _stage_bands(axes: Axes, stages: Mapping[str, Sequence[int]]) -> None:
-    for place, stage in enumerate(stage for stage in STAGES if stages.get(stage)):
-        low, high = min(stages[stage]), max(stages[stage])
-        if place % 2 == 0:
-            axes.axvspan(low - 0.5, high + 0.5, color=BAND, linewidth=0, zorder=0)
-        axes.text(
-            (low + high) / 2,
-            0.985,
-            f"stage {stage}",
-            transform=axes.get_xaxis_transform(),
-            ha="center",
-            va="top",
-            fontsize=8,
-            color=MUTED,
-        )
 
 
 def _draw(axes: Axes, curves: Sequence[Curve], labels: Mapping[str, str], *, marked: bool = False) -> None:
