@@ -1,11 +1,12 @@
 """Made-up cells whose every number follows from a few that a test chooses, so that the right verdict is known."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from resus.evaluation.results import FixedPopulation, ModelResults, SizeMetrics, StageMetrics
 from resus.reproduction.cells import Cell, Epoch, NoiseLevel, Seconds
 from resus.reproduction.comparisons import Comparison
-from resus.reproduction.questions import QUESTIONS
+from resus.reproduction.questions import ARCHITECTURES, BOOSTED, QUESTIONS, resus_on
 
 STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
 USERS, QUERIES, LONG_USERS, LONG_QUERIES = 90, 1000, 40, 300
@@ -17,6 +18,10 @@ LEVELS = {
         ["mus", "lwa", "nlba", "jtcn", "deepfm", "user-bias", "history-trees", "melu", "mamo", "meta-embedding"]
     )
 } | {"resus-nn-joint": 0.722, "resus-rr-joint": 0.723, "resus-nn": 0.724, "resus-rr": 0.726}
+
+# by architecture, what table 5 compares RESUS with
+OVER_PREDICTOR = {kind: kind for kind in ARCHITECTURES}
+OVER_BOOSTING = {kind: f"boosted-{kind}" for kind in BOOSTED}
 
 
 def planted_cell(
@@ -153,3 +158,13 @@ def comparison(
             "replicates": 200 if p_bootstrap is not None else 0,
         }
     )
+
+
+def compared_on(rivals: Mapping[str, str], **changes: Any) -> list[Comparison]:
+    """RESUS with both learners against a rival on each architecture, in every stage, all alike."""
+    return [
+        comparison(resus_on(learner, kind), rival, stage=stage, **changes)
+        for kind, rival in rivals.items()
+        for learner in ("nn", "rr")
+        for stage in STAGES
+    ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from resus.report.columns import RELA_IMPR
-from resus.reproduction.claims import JOINT, RIVALS
+from resus.reproduction.claims.terms import JOINT, RIVALS
 from resus.reproduction.comparisons import Comparison
 from resus.reproduction.paper import STAGES, TableNumber, architecture_of, base_of, paper
 from resus.reproduction.questions import ARCHITECTURES, BOOSTED, PROPOSED, QUESTIONS, resus_on

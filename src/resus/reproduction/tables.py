@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from resus.report.summary import size_range
-from resus.reproduction.claims import p_text
+from resus.reproduction.claims.p_values import p_text
 from resus.reproduction.comparisons import Comparison
 from resus.reproduction.paper import STAGES, Times, paper
 from resus.reproduction.questions import DATA_SETS, QUESTIONS

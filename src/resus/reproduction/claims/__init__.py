@@ -1,0 +1,14 @@
+"""What section 5 of the paper says, claim by claim, as checks on numbers; and what it does not ask, marked as ours."""
+
+from resus.reproduction.claims import accuracy, boosting, components, cost, ours, robustness
+from resus.reproduction.verdicts import Claim
+
+CLAIMS: tuple[Claim, ...] = (
+    *accuracy.CLAIMS,
+    *ours.ON_ACCURACY,
+    *components.CLAIMS,
+    *boosting.CLAIMS,
+    *robustness.CLAIMS,
+    *cost.CLAIMS,
+    *ours.ON_COST,
+)
