@@ -102,7 +102,11 @@ def table_6(material: Material, data_set: str) -> Table:
         Column("threads"),
         Column("measured"),
     )
-    note = f"{MARKS} Training counts pretraining. The paper's times are of a GPU server; compare them in ratio only."
+    note = (
+        f"{MARKS} Training counts pretraining. RESUS passes every row through two networks, Ψ and Φ, where LWA and NLBA"
+        " need one; the row of DeepFM, which is Ψ alone, shows what one costs. The paper's times are of a GPU server; "
+        "compare them in ratio only."
+    )
     caption = f"Table 6, {data_set_label(data_set)}: epochs and seconds."
     return Table(f"table6-{data_set}", caption, "method", columns, (Group("", tuple(rows)),), (note,))
 
