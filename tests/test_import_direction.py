@@ -19,7 +19,7 @@ LAYERS = (
     ("evaluation", "prediction", "artifact"),
     ("trainer",),
     ("methods", "estimator"),
-    ("report",),
+    ("report", "serving"),
     ("reproduction",),
     ("cli",),
 )
@@ -30,6 +30,8 @@ APART = (
     ("report", "estimator"),
     ("report", "methods"),
     ("methods", "estimator"),
+    ("serving", "report"),
+    ("serving", "methods"),
 )
 NEVER = {
     "data": {"torch", "lightgbm", "matplotlib", "typer", "rich"},

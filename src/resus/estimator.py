@@ -224,7 +224,7 @@ class Resus:
         return self._trained
 
     def _take(self, artifact: Artifact) -> Self:
-        self._trained = _rebuild(artifact)
+        self._trained = rebuild(artifact)
         self._features = artifact.features
         self._log_facts = artifact.log
         return self
@@ -267,7 +267,8 @@ class Resus:
                 )
 
 
-def _rebuild(artifact: Artifact) -> Trained:
+def rebuild(artifact: Artifact) -> Trained:
+    """The trained parts, as `save` took them apart."""
     predictor = build_predictor(artifact.config, artifact.features)
     model = build_model(artifact.config, artifact.features)
     try:

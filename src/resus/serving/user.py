@@ -1,0 +1,128 @@
+"""One live user: events by their ids, in the order in which they happened, and what they make of new candidates."""
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from resus.episodes.tensors import Features
+from resus.model import ResidualModel
+from resus.predictors.neural import Predictor
+from resus.serving.live import Answer, LiveState, fused, live_state
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Per candidate: P(click) = σ(basis + residual); `parts` says how much each of `events` moved the score."""
+
+    probability: Tensor  # [N]
+    basis: Tensor  # [N]
+    residual: Tensor  # [N]
+    deviation: Tensor | None  # [N], ridge only
+    events: tuple[str, ...]
+    parts: Tensor  # [N, k]
+
+
+@dataclass(frozen=True, order=True)
+class Moment:
+    """When an event happened; events of one time are in the order of their ids, whatever order they came in."""
+
+    time: float
+    event: str
+
+
+class LiveUser:
+    """Grows with each event. Whatever the sequence of events, corrections and deletions, the scores are those that the
+    model gives offline on the same support.
+
+    Only the latest `capacity` events are kept: an older one that comes late to a full user is not taken in.
+    """
+
+    def __init__(self, predictor: Predictor, model: ResidualModel, *, width: int, capacity: int) -> None:
+        assert capacity > 0
+        self._predictor = predictor
+        self._model = model
+        self._capacity = capacity
+        self._state: LiveState = live_state(model, width)
+        self._ids: list[str] = []
+        self._moments: list[Moment] = []
+        self._probabilities: list[float] = []  # Ψ's, so that a corrected label gives its residual
+
+    @torch.no_grad()
+    def start_from(self, events: Sequence[tuple[str, float, float]], features: Features) -> None:
+        """An empty user takes in a whole history in one pass: (id, label, time) of each event, the oldest first."""
+        assert not len(self)
+        assert len(events) <= self._capacity
+        if not events:
+            return
+        probabilities = self._predictor.logits(features).sigmoid()
+        labels = torch.tensor([label for _, label, _ in events])
+        self._state.fill(self._model.encoder(features), labels - probabilities)
+        self._ids = [event for event, _, _ in events]
+        self._moments = [Moment(time, event) for event, _, time in events]
+        self._probabilities = probabilities.tolist()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        """Ids of the events that count, the oldest first."""
+        return tuple(self._ids)
+
+    @torch.no_grad()
+    def observe(self, event: str, features: Features, label: float, time: float) -> None:
+        """One event (`features` of one row). An id seen before is the same event again: its label is taken anew."""
+        if event in self._ids:
+            self.correct(event, label)
+            return
+        moment = Moment(time, event)
+        place = bisect.bisect(self._moments, moment)
+        if len(self) == self._capacity:
+            if place == 0:
+                return
+            self._drop(0)
+            place -= 1
+        probability = float(self._predictor.logits(features).sigmoid())
+        encoded = self._model.encoder(features).squeeze(0)
+        if place == len(self):
+            self._state.append(encoded, label - probability)
+        else:
+            self._state.insert(place, encoded, label - probability)
+        self._ids.insert(place, event)
+        self._moments.insert(place, moment)
+        self._probabilities.insert(place, probability)
+
+    def correct(self, event: str, label: float) -> None:
+        """Another label for a known event; an unknown one is nothing to correct."""
+        if event in self._ids:
+            place = self._ids.index(event)
+            self._state.correct(place, label - self._probabilities[place])
+
+    def forget(self, event: str) -> None:
+        """As if the event had never been."""
+        if event in self._ids:
+            self._drop(self._ids.index(event))
+
+    @torch.no_grad()
+    def score(self, candidates: Features) -> Scores:
+        """N candidates at once; without any event the answer is Ψ's."""
+        basis = self._predictor.logits(candidates)
+        if len(self):
+            answer = fused(self._model.fusion, self._state.answer(self._model.encoder(candidates)), len(self))
+        else:
+            answer = Answer(torch.zeros_like(basis), basis.new_zeros(len(basis), 0), None)
+        return Scores(
+            probability=(basis + answer.residual).sigmoid(),
+            basis=basis,
+            residual=answer.residual,
+            deviation=answer.deviation,
+            events=self.events,
+            parts=answer.parts,
+        )
+
+    def _drop(self, place: int) -> None:
+        self._state.remove(place)
+        del self._ids[place], self._moments[place], self._probabilities[place]

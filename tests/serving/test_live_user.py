@@ -1,0 +1,169 @@
+"""After any sequence of events, corrections and deletions, online scores are offline scores on the same support."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from planted_models import TINY, events, log_of
+
+from resus.builders import build_model, build_predictor
+from resus.config import resolve
+from resus.data.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.tensors import Features, features_of
+from resus.model import ResidualModel
+from resus.predictors.neural import NeuralPredictor
+from resus.serving.user import LiveUser
+
+LEARNERS: dict[str, dict[str, Any]] = {
+    "ridge": {"learner.kind": "ridge"},
+    "ridge, biases": {"learner.kind": "ridge", "learner.bias": True, "fusion.bias": True},
+    "nearest": {"learner.kind": "nearest"},
+    "cosine": {"learner.kind": "nearest", "learner.similarity": "cosine", "fusion.per_size": False},
+}
+CAPACITY = 8  # above the six of the training, so that larger supports than seen are met
+CANDIDATES = np.arange(40, 47)
+
+
+@cache
+def log() -> InteractionLog:
+    return log_of(events())
+
+
+@cache
+def parts(name: str) -> tuple[NeuralPredictor, ResidualModel]:
+    torch.manual_seed(3)
+    config = resolve(TINY | {"encoder.embedding_std": 0.5, "predictor.embedding_std": 0.5} | LEARNERS[name])
+    predictor, model = build_predictor(config, log().features), build_model(config, log().features)
+    assert isinstance(predictor, NeuralPredictor)
+    with torch.no_grad():
+        for parameter in model.fusion.parameters():
+            parameter.copy_(torch.linspace(0.5, 1.5, len(parameter)))
+    return predictor.eval(), model.eval()
+
+
+def user_of(name: str) -> LiveUser:
+    predictor, model = parts(name)
+    return LiveUser(predictor, model, width=int(model.encoder.width), capacity=CAPACITY)  # type: ignore[arg-type]
+
+
+def row(number: int) -> Features:
+    return features_of(log(), np.array([number]))
+
+
+@torch.no_grad()
+def offline(name: str, support: dict[int, float]) -> torch.Tensor:
+    """The model on rows with labels as support, as training and evaluation score them."""
+    predictor, model = parts(name)
+    rows = np.concatenate([np.array(list(support), dtype=np.int64), CANDIDATES])
+    batch = EpisodeBatch(rows, np.array([len(rows)]), np.array([len(support)]))
+    features = features_of(log(), rows)
+    labels = torch.tensor([*support.values(), *[float("nan")] * len(CANDIDATES)])
+    return model(batch, features, predictor.logits(features), labels).sigmoid()  # type: ignore[no-any-return]
+
+
+class Remembered:
+    """What a user's support must be, by the rules and without any algebra."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[float, str, int, float]] = []  # time, id, row, label
+
+    def observe(self, number: int, label: float, time: float) -> None:
+        if any(entry[2] == number for entry in self.kept):
+            self.kept = [(*entry[:3], label) if entry[2] == number else entry for entry in self.kept]
+            return
+        self.kept = sorted([*self.kept, (time, f"e{number}", number, label)])[-CAPACITY:]
+
+    def forget(self, number: int) -> None:
+        self.kept = [entry for entry in self.kept if entry[2] != number]
+
+    @property
+    def support(self) -> dict[int, float]:
+        return {entry[2]: entry[3] for entry in self.kept}
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["observe", "observe", "observe", "forget"]),
+        st.integers(0, 14),
+        st.sampled_from([0.0, 1.0]),
+        st.integers(0, 5),
+    ),
+    max_size=30,
+)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=STEPS)
+def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int]]) -> None:
+    user, truth = user_of(name), Remembered()
+    for verb, number, label, time in steps:
+        if verb == "observe":
+            user.observe(f"e{number}", row(number), label, float(time))
+            truth.observe(number, label, time)
+        else:
+            user.forget(f"e{number}")
+            truth.forget(number)
+    assert user.events == tuple(f"e{number}" for number in truth.support)
+    scores = user.score(features_of(log(), CANDIDATES))
+    torch.testing.assert_close(scores.probability, offline(name, truth.support), rtol=0, atol=1e-5)
+    torch.testing.assert_close((scores.basis + scores.residual).sigmoid(), scores.probability)
+    torch.testing.assert_close(scores.parts.sum(dim=1), scores.residual, rtol=1e-4, atol=1e-5)
+
+
+def test_events_of_one_time_are_in_the_order_of_their_ids_whatever_order_they_came_in() -> None:
+    one, other = user_of("ridge"), user_of("ridge")
+    for number in range(CAPACITY + 2):
+        one.observe(f"e{number:02}", row(number), 1.0, 0.0)
+        other.observe(f"e{CAPACITY + 1 - number:02}", row(CAPACITY + 1 - number), 1.0, 0.0)
+    started = user_of("ridge")
+    started.start_from([(event, 1.0, 0.0) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2)))
+    started.observe("e00", row(0), 1.0, 0.0)
+    assert one.events == other.events == started.events == tuple(f"e{number:02}" for number in range(2, CAPACITY + 2))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
+    candidates = features_of(log(), CANDIDATES)
+    scores = user_of(name).score(candidates)
+    assert torch.equal(scores.basis, parts(name)[0].logits(candidates))
+    assert not scores.residual.any()
+    assert scores.parts.shape == (len(CANDIDATES), 0)
+
+
+def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events() -> None:
+    user = user_of("ridge")
+    model = parts("ridge")[1]
+    candidates = features_of(log(), CANDIDATES)
+    before = torch.full((len(CANDIDATES),), torch.inf)
+    with torch.no_grad():
+        for number in range(4):
+            user.observe(f"e{number}", row(number), 1.0, float(number))
+            support = model.encoder(features_of(log(), np.arange(number + 1))).double()
+            query = model.encoder(candidates).double()
+            inverse = torch.linalg.inv(support @ support.T + model.learner.ridge * torch.eye(number + 1))  # type: ignore[operator]
+            variance = (query * query).sum(dim=1) - ((query @ support.T @ inverse) * (query @ support.T)).sum(dim=1)
+            deviation = user.score(candidates).deviation
+            assert deviation is not None
+            scale = model.fusion.scale[number].abs()
+            torch.testing.assert_close(deviation, (variance.sqrt() * scale).float(), rtol=1e-3, atol=1e-5)
+            assert (deviation / scale <= before + 1e-6).all()
+            before = deviation / scale
+
+
+def test_an_event_moves_similar_candidates_its_own_way() -> None:
+    user = user_of("ridge")
+    user.observe("liked", row(40), 1.0, 0.0)
+    scores = user.score(row(40))
+    assert scores.parts.shape == (1, 1)
+    assert scores.parts[0, 0] > 0
+    user.correct("liked", 0.0)
+    assert user.score(row(40)).parts[0, 0] < 0
+    user.correct("never seen", 1.0)
+    user.forget("never seen")
+    assert user.events == ("liked",)
