@@ -23,6 +23,7 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
+	@scripts/install-test-programs.sh || echo "without redis-server or chromium the tests that need them are skipped"
 	$(BIN)/python -m pytest
 
 check: $(READY)
@@ -35,8 +36,12 @@ format: $(READY)
 	$(BIN)/ruff check --fix .
 
 benchmark: $(READY)
+	@scripts/install-test-programs.sh redis-server wrk
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.quality
+	$(BIN)/python -m benchmarks.service.load
+	$(BIN)/python -m benchmarks.service.kills
+	$(BIN)/python -m benchmarks.service.fuzz
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,441 @@
+"""Every store keeps to the rules of `EventStore`, told by a model of plain Python; Redis is a real one."""
+
+import dataclasses
+import itertools
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis_process import DURABLE, RedisProcess, redis_process
+
+from resus.errors import ConfigError, DataError, StorageError
+from resus.serving.store import MOST_IN_A_BATCH, Event, EventStore, UserRecord, open_store
+
+CAPACITY = 4
+Place = Callable[[], str]  # the address of an empty store
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisProcess]:
+    with tempfile.TemporaryDirectory() as folder, redis_process(Path(folder)) as process:
+        yield process
+
+
+@pytest.fixture(params=["sqlite", "redis", "unix"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    if request.param == "sqlite":
+        numbers = itertools.count()
+        return lambda: f"sqlite:{tmp_path / f'{next(numbers)}.db'}"
+    process: RedisProcess = request.getfixturevalue("server")
+
+    def emptied() -> str:
+        process.empty()
+        return process.url if request.param == "redis" else f"unix:{process.socket}"
+
+    return emptied
+
+
+@pytest.fixture
+def store(place: Place) -> Iterator[EventStore]:
+    opened = open_store(place(), capacity=CAPACITY)
+    yield opened
+    opened.close()
+
+
+def event(number: int, *, time: float | None = None, label: float = 1.0, **features: Any) -> Event:
+    return Event(f"e{number}", float(number) if time is None else time, label, features)
+
+
+def ids(record: UserRecord) -> list[str]:
+    return [kept.id for kept in record.events]
+
+
+class Remembered:
+    """The rules, without any file."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, list[Event]] = {}
+
+    def add(self, user: str, new: Event) -> str:
+        mine = self.kept.setdefault(user, [])
+        for place, old in enumerate(mine):
+            if old.id == new.id:
+                mine[place] = dataclasses.replace(old, label=new.label)
+                return "known" if old.label == new.label else "corrected"
+        self.kept[user] = sorted([*mine, new], key=lambda one: (one.time, one.id))[-CAPACITY:]
+        return "added" if new in self.kept[user] else "too old"
+
+    def forget(self, user: str, event_id: str) -> bool:
+        before = self.kept.get(user, [])
+        self.kept[user] = [old for old in before if old.id != event_id]
+        return len(self.kept[user]) < len(before)
+
+    def delete(self, user: str) -> bool:
+        return bool(self.kept.pop(user, []))
+
+    def events(self, user: str) -> tuple[Event, ...]:
+        return tuple(self.kept.get(user, []))
+
+
+FIELD_LIKE = ("ersion", "version", "ast", "last")  # with a letter before them, or without, a field of Redis
+USERS = st.sampled_from(["ann", "ann", "ann", "", "ü: *\x00 ☃", "ann:1", *FIELD_LIKE])
+IDS = st.sampled_from([f"e{number}" for number in range(CAPACITY + 3)] + ["", "e", "0 1 2\n\x00", "é", "\uffff", "😀"])
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+TIMES = st.sampled_from([0.0, -0.0, 1.0, 1.0 + 2**-52]) | st.sampled_from([0.0, 1.0]) | FINITE
+VALUES = st.none() | st.booleans() | st.integers() | FINITE | st.text() | st.lists(st.text(), max_size=2)
+EVENTS = st.builds(
+    Event,
+    id=IDS,
+    time=TIMES,
+    label=st.sampled_from([0.0, -0.0, 1.0, 0.1]),
+    features=st.dictionaries(st.text(), VALUES, max_size=2),
+)
+STEPS = st.lists(
+    st.tuples(st.just("add"), st.lists(st.tuples(USERS, EVENTS), max_size=8))
+    | st.tuples(st.just("forget"), st.tuples(USERS, IDS))
+    | st.tuples(st.just("delete"), USERS),
+    max_size=12,
+)
+
+
+ANY = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],  # `place` empties it each time
+)
+
+
+@ANY
+@given(steps=STEPS)
+def test_any_sequence_equals_the_model(place: Place, steps: list[tuple[str, Any]]) -> None:
+    store, truth = open_store(place(), capacity=CAPACITY), Remembered()
+    highest = 0
+    seen: dict[str, UserRecord] = {}
+    for verb, value in steps:
+        if verb == "add":
+            assert store.add(value) == [truth.add(user, new) for user, new in value]
+        elif verb == "forget":
+            assert store.forget(*value) == truth.forget(*value)
+        else:
+            assert store.delete(value) == truth.delete(value)
+        records = {user: store.read(user) for user in set(truth.kept) | set(seen)}
+        for user, record in records.items():
+            assert record.events == truth.events(user)
+            assert store.version(user) == record.version
+            if not record.events:
+                assert record.version == 0
+            elif user not in seen or seen[user].events != record.events:
+                assert record.version > highest, "a changed user has a version that no user ever had"
+            else:
+                assert record.version >= seen[user].version
+        highest = max([highest, *(record.version for record in records.values())])
+        seen = records
+        assert store.users() == sum(bool(record.events) for record in records.values())
+    store.close()
+
+
+SENT = st.lists(st.tuples(USERS, EVENTS), max_size=16, unique_by=lambda sent: (sent[0], sent[1].id))
+
+
+@ANY
+@given(orders=SENT.flatmap(lambda sent: st.tuples(st.just(sent), st.permutations(sent))))
+def test_the_order_of_arrival_does_not_matter(place: Place, orders: tuple[list[tuple[str, Event]], ...]) -> None:
+    """And what is sent again is never added again."""
+    kept = []
+    for sent in orders:
+        store = open_store(place(), capacity=CAPACITY)
+        for start in range(0, len(sent), 3):
+            store.add(sent[start : start + 3])
+        before = {user: store.read(user) for user, _ in sent}
+        assert {*store.add(sent)} <= {"known", "too old"}
+        assert {user: store.read(user) for user, _ in sent} == before
+        kept.append({user: record.events for user, record in before.items()})
+        store.close()
+    assert kept[0] == kept[1]
+
+
+def test_a_full_user_takes_what_is_not_before_all_by_time_and_id(store: EventStore) -> None:
+    store.add([("ann", event(number, time=5.0)) for number in range(1, CAPACITY + 1)])
+    sent = [("ann", event(8, time=4.9)), ("ann", event(0, time=5.0)), ("ann", event(9, time=5.0))]
+    assert store.add(sent) == ["too old", "too old", "added"]
+    assert ids(store.read("ann")) == ["e2", "e3", "e4", "e9"]
+    assert store.add([("ann", event(1, time=5.0))]) == ["too old"], "it was pushed out and stays out"
+
+
+def test_no_user_is_taken_for_a_field_of_the_store(store: EventStore) -> None:
+    store.add([("ann", event(1))])
+    for user in FIELD_LIKE:
+        assert store.read(user) == UserRecord(0, ())
+        assert store.version(user) == 0
+        assert not store.delete(user)
+    assert store.users() == 1
+
+
+def test_a_batch_has_a_bound(store: EventStore) -> None:
+    """Each event of another user: that is the most a store has to write at once."""
+    sent = [(f"user {number}", event(number)) for number in range(MOST_IN_A_BATCH + 1)]
+    with pytest.raises(DataError, match=f"{MOST_IN_A_BATCH + 1} events is too large: send at most {MOST_IN_A_BATCH}"):
+        store.add(sent)
+    assert store.users() == 0
+    assert store.add(sent[1:]) == ["added"] * MOST_IN_A_BATCH
+    assert store.users() == MOST_IN_A_BATCH
+
+
+def test_what_was_added_is_there_for_the_next_process(place: Place) -> None:
+    url = place()
+    first = open_store(url, capacity=CAPACITY)
+    first.add([("ann", event(1, item="x", price=0.1, tags=["a", "b"]))])
+    record = first.read("ann")
+    first.close()
+    second = open_store(url, capacity=CAPACITY)
+    assert second.read("ann") == record
+    second.delete("ann")
+    second.add([("ann", event(2))])
+    assert second.version("ann") > record.version, "not even a deletion gives a version again"
+    second.close()
+
+
+def test_a_smaller_capacity_shows_and_keeps_the_latest(place: Place) -> None:
+    url = place()
+    wide = open_store(url, capacity=CAPACITY)
+    wide.add([("ann", event(number)) for number in range(CAPACITY)])
+    wide.close()
+    narrow = open_store(url, capacity=2)
+    assert ids(narrow.read("ann")) == ["e2", "e3"]
+    assert narrow.add([("ann", event(9, time=1.5)), ("ann", event(10))]) == ["too old", "added"]
+    assert ids(narrow.read("ann")) == ["e3", "e10"]
+    narrow.close()
+
+
+def test_a_batch_with_a_bad_event_changes_nothing(store: EventStore) -> None:
+    for features in ({"item": float("nan")}, {"item": object()}):
+        with pytest.raises(DataError, match=r"'e2'.*not JSON"):
+            store.add([("ann", event(1)), ("ann", event(2, **features))])
+    assert store.read("ann") == UserRecord(0, ())
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+def test_an_event_has_a_finite_time_and_label(wrong: float) -> None:
+    with pytest.raises(DataError, match="'e1': time"):
+        event(1, time=wrong)
+    with pytest.raises(DataError, match="'e1': label"):
+        event(1, label=wrong)
+
+
+def test_threads_lose_and_double_nothing(place: Place) -> None:
+    """Two threads send the same batches to the same two users while a third reads: each batch counts once, whole."""
+    store = open_store(place(), capacity=1000)
+    outcomes: list[str] = []
+    torn: list[UserRecord] = []
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(40):
+            outcomes.extend(store.add([("ann", event(2 * number)), ("ann", event(2 * number + 1))]))
+
+    def read() -> None:
+        while not done.is_set():
+            record = store.read("ann")
+            if len(record.events) % 2:
+                torn.append(record)
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    reader = threading.Thread(target=read)
+    for thread in [*writers, reader]:
+        thread.start()
+    for thread in writers:
+        thread.join()
+    done.set()
+    reader.join()
+    assert not torn
+    assert sorted(outcomes) == ["added"] * 80 + ["known"] * 80
+    assert ids(store.read("ann")) == [f"e{number}" for number in range(80)]
+    store.close()
+
+
+WRITER = """
+import sys
+from resus.serving.store import Event, open_store
+url, name = sys.argv[1:]
+sys.stdin.readline()
+store = open_store(url, capacity=1000)
+added = 0
+for number in range(60):
+    shared, own = Event(f"shared {number}", number, 1.0, {}), Event(f"{name} {number}", number, 1.0, {})
+    added += store.add([("ann", shared), ("ann", own), (name, own)]).count("added")
+    if number % 20 == 10:
+        assert store.delete(name)
+print(added)
+store.close()
+"""
+
+
+@pytest.mark.integration
+def test_processes_lose_and_double_nothing(place: Place) -> None:
+    """They also open the store at the same moment, and delete users while the other one writes."""
+    url, names = place(), ["one", "two"]
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, url, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        for name in names
+    ]
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write(b"go\n")
+        writer.stdin.flush()
+    added = sum(int(writer.communicate(timeout=300)[0]) for writer in writers)
+    store = open_store(url, capacity=1000)
+    expected = [f"{name} {number}" for number in range(60) for name in ["shared", *names]]
+    assert sorted(ids(store.read("ann"))) == sorted(expected)
+    assert [ids(store.read(name)) for name in names] == [
+        [f"{name} {number}" for number in range(51, 60)] for name in names
+    ]
+    assert added == len(expected) + 2 * 60
+    assert store.users() == 3
+    store.close()
+
+
+def test_a_plain_path_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / ":memory:"
+    open_store(str(path), capacity=1).close()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_bytes().startswith(b"SQLite format 3")
+
+
+@pytest.mark.parametrize("url", ["mysql://user:secret@host", "redsi://:secret@host", "sqlite:", "http://host/secret"])
+def test_an_unknown_place_is_answered_with_the_known_ones(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"write PATH, sqlite:PATH, redis://") as raised:
+        open_store(url, capacity=1)
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:secret@host:port/0", "redis://:secret@host/zero", "redis://h?durable=perhaps", "redis://h?x=1", "unix:"],
+)
+def test_a_wrong_redis_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="the store's address is not one of") as raised:
+        open_store(url, capacity=1)
+    assert "secret" not in str(raised.value)
+
+
+def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    foreign, text = tmp_path / "foreign.db", tmp_path / "notes.txt"
+    with sqlite3.connect(foreign) as connection:
+        connection.execute("CREATE TABLE mine (value)")
+    connection.close()
+    text.write_text("not a database, but somebody's notes\n" * 100)
+    for path in (foreign, text):
+        before = path.read_bytes()
+        with pytest.raises(StorageError, match=f"{path}.*choose another place"):
+            open_store(str(path), capacity=1)
+        assert path.read_bytes() == before
+
+
+def test_a_folder_is_no_store(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="choose another place"):
+        open_store(str(tmp_path), capacity=1)
+
+
+def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:
+    with redis_process(tmp_path) as process:
+        store = open_store(process.url, capacity=1)
+        process.kill()
+        with pytest.raises(StorageError, match=f"{process.url} cannot be reached"):
+            store.version("ann")
+        store.close()
+        secret = process.url.replace("://", "://user:secret@")
+        with pytest.raises(StorageError, match=f"{process.url} cannot be reached") as raised:
+            open_store(secret, capacity=1)
+        assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("set_to", "missing"),
+    [
+        (("appendonly no",), "appendonly yes, appendfsync always"),
+        (("appendonly yes", "appendfsync everysec"), "appendfsync always"),
+        ((*DURABLE, "maxmemory-policy allkeys-lru"), "maxmemory-policy noeviction"),
+        ((*DURABLE, "no-appendfsync-on-rewrite yes"), "no-appendfsync-on-rewrite no"),
+        (
+            (*DURABLE, 'rename-command CONFIG ""'),
+            "appendonly yes, appendfsync always, no-appendfsync-on-rewrite no, maxmemory-policy noeviction",
+        ),
+    ],
+)
+def test_redis_that_may_lose_events_is_taken_only_on_request(
+    tmp_path: Path, set_to: tuple[str, ...], missing: str
+) -> None:
+    with redis_process(tmp_path, *set_to) as process:
+        with pytest.raises(ConfigError, match=f"may lose acknowledged events: set {missing}.*durable=no"):
+            open_store(process.url, capacity=1)
+        store = open_store(f"{process.url}?durable=no", capacity=1)
+        assert store.add([("ann", event(1))]) == ["added"]
+        before = store.version("ann")
+        process.empty()
+        store.add([("ann", event(2))])
+        assert store.version("ann") > before, "a Redis that lost everything does not give a version again"
+        store.close()
+
+
+@pytest.mark.parametrize(("version", "taken"), [("6.2.14", False), ("7.0.0", True), ("10.1.0", True)])
+def test_redis_before_7_is_taken_only_on_request(
+    server: RedisProcess, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
+) -> None:
+    monkeypatch.setattr(redis.Redis, "info", lambda *_: {"redis_version": version})
+    open_store(f"{server.url}?durable=no", capacity=1).close()
+    if taken:
+        open_store(server.url, capacity=1).close()
+        return
+    with pytest.raises(
+        ConfigError, match=rf"lose .*: take 7\.0 or later instead of version {version}, or add \?durable"
+    ):
+        open_store(server.url, capacity=1)
+
+
+def test_redis_that_hides_its_version_is_taken_only_on_request(tmp_path: Path) -> None:
+    with redis_process(tmp_path, *DURABLE, 'rename-command INFO ""') as process:
+        with pytest.raises(ConfigError, match=r"lose .* instead of version unknown"):
+            open_store(process.url, capacity=1)
+        open_store(f"{process.url}?durable=no", capacity=1).close()
+
+
+def test_a_wrong_password_is_one_sentence_without_it(tmp_path: Path) -> None:
+    with redis_process(tmp_path, 'requirepass "right secret"') as process:
+        for password in ("", ":wrong%20secret@"):
+            with pytest.raises(StorageError, match=f"Redis at {process.url} ") as raised:
+                open_store(process.url.replace("://", f"://{password}") + "?durable=no", capacity=1)
+            assert "secret" not in str(raised.value)
+        store = open_store(process.url.replace("://", "://:right%20secret@") + "?durable=no", capacity=1)
+        assert store.users() == 0
+        store.close()
+
+
+def test_without_the_redis_package_the_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "resus.serving.redis_store", raising=False)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(ConfigError, match=r"pip install 'resus\[redis\]'"):
+        open_store("redis://localhost", capacity=1)
+
+
+def test_a_user_deleted_from_redis_is_in_no_key_and_no_value(server: RedisProcess) -> None:
+    server.empty()
+    store = open_store(server.url, capacity=CAPACITY)
+    store.add([("gone", event(1, item="hidden")), ("stays", event(2))])
+    store.delete("gone")
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("rdbcompression", "no")  # so that a dump shows its words
+        dumps = b"".join(key + (client.dump(key) or b"") for key in client.scan_iter())
+    assert b"stays" in dumps
+    assert b"gone" not in dumps
+    assert b"hidden" not in dumps
+    store.close()
