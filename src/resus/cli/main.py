@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from resus.cli import doctor, evaluate, predict, prepare, report, reproduce, train
+from resus.cli import doctor, evaluate, export, predict, prepare, report, reproduce, serve, train
 from resus.errors import ResusError
 from resus.version import __version__
 
@@ -34,6 +34,8 @@ app.command("prepare", short_help="A data set or a table of your own becomes a l
 app.command("train", short_help="Learn Ψ from everyone, then the residuals.")(train.command)
 app.command("evaluate", short_help="Metrics by support size and cold-start stage.")(evaluate.command)
 app.command("predict", short_help="Click probabilities from a support and a query file.")(predict.command)
+app.command("export", short_help="A run with catalogue and ONNX files, in one folder to serve from.")(export.command)
+app.command("serve", short_help="Answer over HTTP, with every event known at once.")(serve.command)
 app.command("report", short_help="Curves as PNG and one HTML page.")(report.command)
 app.command("reproduce", short_help="The paper's tables and figures beside your own.")(reproduce.command)
 app.command("doctor", short_help="Everything that is wrong with an input file.")(doctor.command)

@@ -1,0 +1,284 @@
+"""The catalogue, titles and test users of a log, against the log itself."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planted_models import KEEP, events, log_of
+
+from resus import TableSchema, build_log
+from resus.artifact import FACTS
+from resus.data.features import EncodedField, FeatureMap
+from resus.data.log import InteractionLog
+from resus.data.planted import PlantedWorld, planted_log
+from resus.data.split import UserSplit, split_users
+from resus.episodes.tensors import Features, features_of
+from resus.errors import ArtifactError, DataError
+from resus.serving import strangers
+from resus.serving.catalogue import CATALOGUE, CHOICES, Catalogue
+from resus.serving.raw_values import number_of, raw_values
+from resus.serving.rows import RowReader
+from resus.serving.strangers import STRANGERS, read_strangers, strangers_of, write_strangers
+from resus.serving.titles import read_titles
+
+WORLD = PlantedWorld(users=60, items=25, events_per_user=12, seed=5)
+
+
+@cache
+def log(kind: str) -> InteractionLog:
+    """Categories alone; or also numbers and several values, with two columns of context that are not categories."""
+    if kind == "planted":
+        return planted_log(WORLD)
+    table = events().with_columns(hour=pl.col("time") * 0.1 + 1000, moods=pl.col("tags"), price=pl.col("price"))
+    fields = {"price": "numeric", "category": "categorical", "hour": "numeric", "moods": "multi"}
+    schema = {"user": "user", "item": "item", "label": "click", "fields": fields}
+    return build_log(table, TableSchema.model_validate(schema), KEEP)
+
+
+@cache
+def split(kind: str) -> UserSplit:
+    return split_users(log(kind).n_users, ratios=(7, 2, 1), order="random", seed=1)
+
+
+@cache
+def catalogue(kind: str) -> Catalogue:
+    return Catalogue.of(log(kind), split(kind))
+
+
+def raw(kind: str, row: int) -> dict[str, Any]:
+    of = log(kind)
+    return raw_values(of.features, of.ids[row], None if of.weights is None else of.weights[row])
+
+
+def filled(kind: str, *rows: dict[str, Any]) -> Features:
+    made, read = catalogue(kind), RowReader(log(kind).features).read(rows)
+    return made.fill(rows, read, torch.tensor([made.places.get(row["item"], -1) for row in rows]))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Where the facts of a model lie."""
+    (tmp_path / FACTS).write_text("facts")
+    return tmp_path
+
+
+both = pytest.mark.parametrize("kind", ["planted", "mixed"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "context"),
+    [
+        ("planted", {"item", "category", "brand"}, {"age", "gender", "daypart", "device"}),
+        ("mixed", {"item", "price", "category"}, {"hour", "moods"}),
+    ],
+)
+def test_the_fields_that_describe_an_item_are_found(kind: str, own: set[str], context: set[str]) -> None:
+    assert set(catalogue(kind).fields) == own
+    assert catalogue(kind).context.keys() == context
+
+
+@both
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_an_item_with_its_context_is_the_row_of_the_log(kind: str, data: st.DataObject) -> None:
+    row = data.draw(st.integers(0, log(kind).n_rows - 1))
+    values = raw(kind, row)
+    context = {name: values[name] for name in catalogue(kind).context}
+    made = filled(kind, {"item": values["item"], **context})
+    expected = features_of(log(kind), np.array([row]))
+    assert torch.equal(made.ids, expected.ids)
+    if expected.weights is None:
+        assert made.weights is None
+    else:
+        assert made.weights is not None
+        assert torch.equal(made.weights, expected.weights)
+
+
+@both
+def test_many_items_are_read_as_one_by_one(kind: str) -> None:
+    reader = RowReader(log(kind).features)
+    context = {name: values[-1] for name, values in catalogue(kind).context.items()}
+    rows = [{"item": item, **context} for item in (*catalogue(kind).items[::-1], "new", catalogue(kind).items[3], "")]
+    made = filled(kind, *rows)
+    ones = [filled(kind, row) for row in rows]
+    assert torch.equal(made.ids, torch.cat([one.ids for one in ones]))
+    unknown = reader.read([context])
+    assert torch.equal(made.ids[[-3, -1]], unknown.ids.repeat(2, 1))
+    if made.weights is not None and unknown.weights is not None:
+        assert torch.equal(made.weights[[-3, -1]], unknown.weights.repeat(2, 1))
+
+
+@both
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
+def test_what_a_row_holds_counts_and_what_it_leaves_out_is_the_items(kind: str, data: st.DataObject) -> None:
+    one, other = (raw(kind, data.draw(st.integers(0, log(kind).n_rows - 1))) for _ in range(2))
+    sent = data.draw(st.sets(st.sampled_from(sorted(one))))
+    nulls = data.draw(st.sets(st.sampled_from(sorted(one))))
+    row = dict.fromkeys(nulls) | {name: other[name] for name in sent} | {"item": one["item"]}
+    own = {name: one[name] for name in catalogue(kind).fields}
+    whole = own | {name: value for name, value in row.items() if value is not None}
+    expected = RowReader(log(kind).features).read([whole, {**row, "item": "new"}])
+    made = filled(kind, row, {**row, "item": "new"})
+    for mine, theirs in zip(made, expected, strict=True):
+        assert mine is theirs or (mine is not None and theirs is not None and torch.equal(mine, theirs))
+
+
+@both
+def test_counts_and_means_are_of_training_users_alone(kind: str) -> None:
+    rows = [int(row) for row in log(kind).rows_of(split(kind).train)]
+    met: dict[str, list[float]] = {item: [] for item in catalogue(kind).items}
+    for row in rows:
+        met[raw(kind, row)["item"]].append(float(log(kind).labels[row]))
+    assert catalogue(kind).counts == tuple(len(labels) for labels in met.values())
+    expected = [np.mean(labels) if labels else None for labels in met.values()]
+    assert list(catalogue(kind).means) == pytest.approx(expected)
+
+
+def test_a_value_that_changes_now_and_then_is_the_items_commonest() -> None:
+    table = events().with_columns(
+        category=pl.when(pl.int_range(pl.len()) % 15 == 0).then(99).otherwise(pl.col("category"))
+    )
+    noisy = log_of(table)
+    made = Catalogue.of(noisy, split_users(noisy.n_users, ratios=(7, 2, 1), order="random", seed=1))
+    assert "category" in made.fields
+    for item in made.items:
+        most = table.filter(pl.col("item") == int(item))["category"].mode().cast(pl.String).to_list()
+        place = noisy.features.fields.index(next(f for f in noisy.features.fields if f.name == "category"))
+        column = sum(noisy.features.column_counts[:place])
+        number = int(made.ids[made.places[item], column]) - noisy.features.first_ids[place]
+        assert noisy.features.fields[place].vocabulary[number - 1] in most
+
+
+def test_choices_are_the_most_frequent_values_first() -> None:
+    choices = catalogue("mixed").context
+    hours = events().select(hour=pl.col("time") * 0.1 + 1000)["hour"].round(6)
+    counts = dict(hours.value_counts().iter_rows())
+    times = [counts[round(float(value), 6)] for value in choices["hour"]]
+    assert times == sorted(counts.values(), reverse=True)[:CHOICES]
+    assert choices["moods"] == next(f for f in log("mixed").features.fields if f.name == "moods").vocabulary
+
+
+@settings(deadline=None)
+@given(st.integers(-1000, 1000), st.sampled_from([0.0, 1919.0, -3.5]), st.sampled_from([1.0, 56.0, 81.0, 0.3]))
+def test_a_number_comes_back_as_it_was_written(tenths: int, center: float, scale: float) -> None:
+    field = EncodedField("n", "numeric", 1, center=center, scale=scale)
+    written = center + tenths / 10
+    number = number_of(field, float(np.float32((written - center) / scale)))
+    assert number == pytest.approx(written, abs=1e-3)
+    assert len(str(number)) <= len(repr(written))
+
+
+@both
+def test_a_catalogue_comes_back_from_its_file(kind: str, run: Path) -> None:
+    made = catalogue(kind).with_titles({"7": "Seven", "8": "Acht: «ü»"})
+    made.save(run)
+    read = Catalogue.load(run)
+    for name in ("items", "titles", "counts", "means", "fields", "context"):
+        assert getattr(read, name) == getattr(made, name)
+    for name in ("field_of", "ids", "weights") if log(kind).weights is not None else ("field_of", "ids"):
+        assert torch.equal(getattr(read, name), getattr(made, name))
+
+
+@pytest.mark.parametrize("keep", [0, 8, 500, -20])
+def test_a_damaged_catalogue_is_refused(run: Path, keep: int) -> None:
+    catalogue("planted").save(run)
+    path = run / CATALOGUE
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(ArtifactError, match="make it again with 'resus export'"):
+        Catalogue.load(run)
+
+
+def test_what_belongs_to_another_model_is_refused(run: Path) -> None:
+    catalogue("planted").save(run)
+    write_strangers(run, [])
+    (run / FACTS).write_text("other facts")
+    for read in (Catalogue.load, read_strangers):
+        with pytest.raises(ArtifactError, match="belongs to another model"):
+            read(run)
+
+
+def test_a_folder_without_a_catalogue_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="holds no catalogue"):
+        Catalogue.load(tmp_path)
+
+
+def test_a_log_without_items_is_refused() -> None:
+    features = FeatureMap((EncodedField("day", "categorical", 1, vocabulary=("m",)),))
+    of = log("planted")
+    ids = np.zeros((of.n_rows, 1), dtype=np.int32)
+    without = InteractionLog(features, ids, None, of.labels, of.offsets, of.user_ids, ordered=True)
+    with pytest.raises(DataError, match="names no item"):
+        Catalogue.of(without, split("planted"))
+
+
+def test_search_finds_ids_and_titles_the_most_frequent_first() -> None:
+    titled = catalogue("planted").with_titles({"7": "The Seventh", "21": "seven more", "3": "Three"})
+    found = titled.search("SEVEN", 10)
+    assert {titled.items[place] for place in found} == {"7", "21"}
+    counts = [titled.counts[place] for place in titled.search("", 8)]
+    assert counts == sorted(titled.counts, reverse=True)[:8]
+    assert titled.search("no such", 5) == []
+
+
+@both
+def test_strangers_are_test_users_as_the_log_has_them(kind: str, run: Path) -> None:
+    found = strangers_of(log(kind), split(kind).test, catalogue(kind), seed=1)
+    write_strangers(run, found)
+    assert read_strangers(run) == found
+    for stranger, user in zip(found, split(kind).test, strict=True):
+        rows = log(kind).rows_of(np.array([user]))
+        expected = features_of(log(kind), rows).ids.tolist()
+        made = filled(kind, *({"item": event["item"], **event["context"]} for event in stranger["events"])).ids.tolist()
+        labels = [event["label"] for event in stranger["events"]]
+        told, meant = list(zip(made, labels, strict=True)), list(zip(expected, log(kind).labels[rows], strict=True))
+        assert told == meant if log(kind).ordered else sorted(told) == sorted(meant)
+
+
+def test_strangers_are_at_most_as_many_and_as_long_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "MOST_USERS", 3)
+    monkeypatch.setattr(strangers, "MOST_EVENTS", 2)
+    found = strangers_of(log("planted"), split("planted").test, catalogue("planted"), seed=1)
+    assert [len(stranger["events"]) for stranger in found] == [2, 2, 2]
+
+
+def test_a_foreign_file_of_strangers_is_refused(tmp_path: Path) -> None:
+    (tmp_path / STRANGERS).write_text("[]")
+    with pytest.raises(ArtifactError, match="not a file of test users"):
+        read_strangers(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("titles.csv", 'item,title\n1,"One, or two"\n2,Zwei\n1,again\n3,\n'),
+        ("titles.csv", 'movie,what\n1,"One, or two"\n2,Zwei\n'),
+        ("titles.tsv", "item\ttitle\n1\tOne, or two\n2\tZwei\n"),
+        ("meta.csv", 'item\tpackage\tname\tprice\n1\ta.b\tOne, or two\tFree\n2\tc "d\tZwei\tFree\n'),
+        ("movies.dat", "1::One, or two::A|B\n2::Zwei::C\n"),
+    ],
+)
+def test_titles_are_read_from_each_kind_of_file(name: str, content: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    assert read_titles(tmp_path / name) == {"1": "One, or two", "2": "Zwei"}
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [("item,a,b\n1,2,3\n", "no column 'title' among item, a, b"), ("", "empty"), ("item,title\n1\n", "1 field")],
+)
+def test_a_file_without_titles_is_refused(content: str, what: str, tmp_path: Path) -> None:
+    (tmp_path / "titles.csv").write_text(content)
+    with pytest.raises(DataError, match=what):
+        read_titles(tmp_path / "titles.csv")
+
+
+def test_a_missing_file_of_titles_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"titles.csv: the file does not exist"):
+        read_titles(tmp_path / "titles.csv")

@@ -1,0 +1,94 @@
+"""ONNX files against the networks that they were made from."""
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+import torch
+from planted_models import TINY, events, log_of, tiny
+
+from resus.builders import AnyPredictor, build_model, build_predictor
+from resus.config import resolve
+from resus.data.features import FeatureMap
+from resus.data.log import InteractionLog
+from resus.episodes.tensors import Features, features_of
+from resus.errors import ConfigError
+from resus.model import ResidualModel
+from resus.predictors.gradient_boosting import GradientBoosting
+from resus.serving.onnx import ENCODER, PREDICTOR, TREES, export_onnx
+
+SIZES = (1, 2, 1000)
+
+
+@cache
+def log() -> InteractionLog:
+    return log_of(events())
+
+
+def parts(features: FeatureMap, **settings: Any) -> tuple[AnyPredictor, ResidualModel]:
+    torch.manual_seed(4)
+    spread = {"predictor.embedding_std": 0.7, "encoder.embedding_std": 0.7}
+    config = resolve(TINY | spread | {key.replace("__", "."): value for key, value in settings.items()})
+    return build_predictor(config, features), build_model(config, features)
+
+
+def some_rows(size: int) -> Features:
+    return features_of(log(), np.random.default_rng(size).integers(log().n_rows, size=size))
+
+
+def run(path: Path, rows: Features) -> npt.NDArray[np.float32]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(path), options)
+    weights = torch.ones(rows.ids.shape) if rows.weights is None else rows.weights
+    (answer,) = session.run(None, {"ids": rows.ids.numpy(), "weights": weights.numpy()})
+    return np.asarray(answer, dtype=np.float32)
+
+
+@pytest.mark.parametrize(("kind", "encoder"), [("lr", "fm"), ("wide-deep", "deepfm"), ("xdeepfm", "xdeepfm")])
+def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) -> None:
+    psi, model = parts(log().features, predictor__kind=kind, encoder__kind=encoder)
+    assert sorted(export_onnx(psi, model, log().features, tmp_path)) == [ENCODER, PREDICTOR]
+    for size in SIZES:
+        rows = some_rows(size)
+        logits, encoded = run(tmp_path / PREDICTOR, rows), run(tmp_path / ENCODER, rows)
+        with torch.no_grad():
+            expected = model.encoder(rows).numpy()
+        assert logits.shape == (size,)
+        assert encoded.shape == (size, model.encoder.width)
+        np.testing.assert_allclose(logits, psi.logits(rows).numpy(), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(encoded, expected, rtol=1e-5, atol=1e-5)
+        assert size == 1 or np.ptp(logits) > 0.01
+
+
+def test_without_a_predictor_there_is_only_the_encoder_and_categories_weigh_one(tmp_path: Path) -> None:
+    plain = FeatureMap(tuple(field for field in log().features.fields if field.kind == "categorical"), item="item")
+    assert not plain.weighted
+    psi, model = parts(plain, predictor__kind="none")
+    assert export_onnx(psi, model, plain, tmp_path) == [ENCODER]
+    assert [path.name for path in tmp_path.iterdir()] == [ENCODER]
+    rows = Features(torch.tensor(plain.first_ids, dtype=torch.int32).unsqueeze(0) + 1, None)
+    with torch.no_grad():
+        np.testing.assert_allclose(run(tmp_path / ENCODER, rows), model.encoder(rows).numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_trees_are_exported_as_their_own_text_file(tmp_path: Path) -> None:
+    fitted = tiny(predictor="lightgbm").fit(log())
+    psi = fitted._fitted().predictor
+    assert sorted(export_onnx(psi, fitted._fitted().model, log().features, tmp_path)) == [ENCODER, TREES]
+    again = GradientBoosting(log().features, learning_rate=0.1, rounds=1, num_leaves=2, patience=1)
+    text = bytearray((tmp_path / TREES).read_bytes())
+    again.load_state_dict({"booster": torch.frombuffer(text, dtype=torch.uint8)})
+    assert torch.equal(again.logits(some_rows(50)), psi.logits(some_rows(50)))
+
+
+def test_a_missing_exporter_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    psi, model = parts(log().features)
+    with pytest.raises(ConfigError, match=r"need onnx and onnxscript: install with pip install 'resus\[onnx\]'"):
+        export_onnx(psi, model, log().features, tmp_path)

@@ -1,0 +1,134 @@
+"""Rows of a request against the same values in a table."""
+
+import math
+import string
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resus.data.features import EncodedField, FeatureMap
+from resus.errors import DataError
+from resus.serving.rows import LARGEST_WEIGHT, RowReader
+
+FIELDS = FeatureMap(
+    (
+        EncodedField("item", "categorical", 1, vocabulary=("a", "7", "1", "2.5", "1e-7", "true", "0", "1e+20")),
+        EncodedField("price", "numeric", 1, center=3.0, scale=4.0),
+        EncodedField("tags", "multi", 3, vocabulary=("x", "y", "1", "1.0", "true", "2.5", "a b")),
+        EncodedField("letters", "multi", 2, vocabulary=("x", "y"), separator=""),
+    ),
+    item="item",
+)
+PLAIN = FeatureMap(FIELDS.fields[:1], item="item")
+READER = RowReader(FIELDS)
+
+TEXTS = st.one_of(
+    st.sampled_from([*FIELDS.fields[0].vocabulary, *FIELDS.fields[2].vocabulary, "", "x|y", "y||1|x", "1.50", "-2e3"]),
+    st.text("xy1a|. ", max_size=6),
+)
+NUMBERS = st.one_of(
+    st.sampled_from([1, 7, 7.0, 1.0, 2.5, 1e-7, 1e20, -0.0, 2.0**63, -(2.0**63), 1e16, 1e-5]),
+    st.integers(-(2**62), 2**62),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS)
+MODEST = st.one_of(
+    st.none(), st.booleans(), st.integers(-(10**9), 10**9), st.floats(-1e9, 1e9), st.floats(-1e9, 1e9).map(str)
+)
+LISTS = st.one_of(
+    *(st.lists(st.one_of(st.none(), kind), max_size=5) for kind in (TEXTS, st.booleans(), st.integers(-9, 9))),
+    st.lists(st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False)), max_size=5),
+)
+ROWS = st.fixed_dictionaries(
+    {}, optional={"item": SCALARS, "price": MODEST, "tags": SCALARS | LISTS, "letters": SCALARS, "other": SCALARS}
+)
+
+
+def in_a_table(row: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `encode` makes of one row in a table of its own, so that each value keeps its type."""
+    frame = pl.DataFrame({field.name: pl.Series([row.get(field.name)]) for field in FIELDS.fields})
+    ids, weights = FIELDS.encode(frame)
+    assert weights is not None
+    return torch.from_numpy(ids), torch.from_numpy(weights)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(ROWS, min_size=1, max_size=5))
+def test_rows_are_read_as_a_table_is_encoded(rows: list[dict[str, Any]]) -> None:
+    read = READER.read(rows)
+    assert read.ids.dtype == torch.int32
+    expected = [in_a_table(row) for row in rows]
+    assert torch.equal(read.ids, torch.cat([ids for ids, _ in expected]))
+    assert read.weights is not None
+    assert torch.equal(read.weights, torch.cat([weights for _, weights in expected]))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text("0123456789.eE+-_ ", max_size=7) | st.sampled_from(["inf", "NaN", "-Infinity", "1e400", "٣", "0x1"]))
+def test_text_in_a_numeric_field_is_a_number_where_a_table_says_so(text: str) -> None:
+    number = pl.Series([text]).cast(pl.Float64, strict=False)[0]
+    is_number = number is not None and math.isfinite(number)
+    if is_number and abs(number - 3.0) / 4.0 > LARGEST_WEIGHT:
+        with pytest.raises(DataError, match="row 1, field 'price'"):
+            READER.read([{"price": text}])
+        return
+    read = READER.read([{"price": text}])
+    assert read.weights is not None
+    price = FIELDS.first_ids[1]
+    assert read.ids[0, 1] == price + is_number
+    assert read.weights[0, 1] == pytest.approx((number - 3.0) / 4.0 if is_number else 1.0)
+
+
+def test_without_numbers_and_several_values_there_are_no_weights() -> None:
+    read = RowReader(PLAIN).read([{"item": "a"}, {"item": "new"}, {}])
+    assert read.ids.tolist() == [[1], [0], [0]]
+    assert read.weights is None
+
+
+def test_no_row_is_a_normal_case() -> None:
+    assert READER.read([]).ids.shape == (0, FIELDS.n_columns)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "what"),
+    [
+        ("item", {"a": 1}, "the value is nested; send a text"),
+        ("item", ["a"], "there is a list where one value belongs; send a text"),
+        ("item", float("nan"), "the number is not finite"),
+        ("item", float("-inf"), "the number is not finite"),
+        ("item", "x" * 1001, "longer than 1000 characters"),
+        ("item", 10**400, "the number is too large"),
+        ("price", [1.0], "there is a list where one value belongs"),
+        ("price", 10**400, "the number is not finite"),
+        ("price", float("inf"), "the number is not finite"),
+        ("price", 1e300, "too far from all that were seen in training"),
+        ("price", "1" * 1001, "longer than 1000 characters"),
+        ("tags", ["x", ["y"]], "there is a list where one value belongs"),
+        ("tags", ["x", {}], "the value is nested"),
+        ("tags", ["x", "y", "1", "1", float("nan")], "the number is not finite"),
+        ("tags", {"x": 1}, "the value is nested"),
+    ],
+)
+def test_what_no_field_can_hold_is_refused_by_row_and_field(field: str, value: Any, what: str) -> None:
+    with pytest.raises(DataError, match=rf"^row 2, field '{field}': .*{what}"):
+        READER.read([{"item": "a"}, {field: value}])
+
+
+@settings(deadline=None)
+@given(st.recursive(SCALARS | st.floats(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_any_json_is_read_as_finite_numbers_or_refused(value: Any) -> None:
+    try:
+        read = READER.read([dict.fromkeys(("item", "price", "tags"), value)])
+    except DataError:
+        return
+    assert read.weights is not None
+    assert bool(read.weights.isfinite().all())
+    assert bool((read.ids < FIELDS.n_ids).all())
+
+
+def test_the_longest_text_is_still_read() -> None:
+    assert READER.read([{"item": string.ascii_letters[0] * 1000}]).ids[0, 0] == 0
