@@ -1,0 +1,528 @@
+"""The page as a visitor meets it: a real Chromium on a real service, whose answers are the oracle of what is shown."""
+
+import math
+import os
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from planted_models import tiny
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
+from service_process import Serving, serving
+
+from resus import Resus
+from resus.data.planted import PlantedWorld, draw_events, planted_log
+from resus.evaluation.results import Results
+from resus.serving.export import export
+from resus.serving.loaded import RESULTS
+
+pytestmark = pytest.mark.integration
+
+TOPICS = ("Stars", "Chess", "Bread", "Clay", "Jazz", "Trails")
+COURSES = ("for Beginners", "by Night", "in a Week", "with Friends", "the Hard Way", "on a Shoestring", "at Home")
+MARKUP = "<img src=x onerror=alert(1)>"
+TITLES = [MARKUP, *(f"{topic} {course}" for course in COURSES for topic in TOPICS)]  # of the most frequent item first
+WORLD = PlantedWorld(users=400, items=len(TITLES), seed=5)  # each of its test users likes and dislikes several items
+LONGER = {
+    "predictor.learning_rate": 1e-2,
+    "predictor.batch_size": 256,
+    "training.learning_rate": 1e-2,
+    "training.batch_size": 256,
+    "training.epochs": 10,
+    "training.patience": 5,
+    "evaluation.max_size": 9,
+}
+TOKEN = "open-sesame-open-sesame"
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+SHOWN = """rows => rows.map(row => ({
+    item: row.dataset.item,
+    probability: row.querySelector(".probability").textContent,
+    because: row.querySelector(".because").textContent,
+    bar: row.querySelector(".bar").getAttribute("aria-label"),
+}))"""
+
+Visit = Callable[..., Page]
+Event = tuple[str, float, Mapping[str, Any]]  # item, label, context
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export without results, and the same with the results of the real evaluation."""
+    made = tmp_path_factory.mktemp("playground")
+    log = planted_log(WORLD).save(made / "log")
+    model = tiny(settings=LONGER).fit(log, folder=made / "run")
+    items = next(field.vocabulary for field in log.features.fields if field.name == log.features.item)
+    export(made / "run", made / "log", made / "unevaluated", titles=dict(zip(items, TITLES, strict=True)))
+    shutil.copytree(made / "unevaluated", made / "export")
+    model.evaluate(log).write(made / "export" / RESULTS)
+    return made
+
+
+@pytest.fixture(scope="module")
+def service(folder: Path) -> Iterator[Serving]:
+    with serving(folder / "export") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(folder: Path) -> Iterator[Serving]:
+    """Demands a token, and has no results."""
+    (folder / "token").write_text(TOKEN)
+    with serving(folder / "unevaluated", "--token-file", folder / "token", token=TOKEN) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def candidates(service: Serving) -> dict[str, str]:
+    """Item → title of what a visitor is shown first."""
+    found = service.client.get("/v1/catalogue", params={"limit": 20}).json()["items"]
+    return {one["item"]: one["title"] for one in found}
+
+
+@pytest.fixture(scope="module")
+def choices(service: Serving) -> dict[str, list[str]]:
+    """What a visitor can say of themselves; the first value is said for them."""
+    fields = service.client.get("/v1/model").json()["fields"]
+    return {field["name"]: field["values"] for field in fields if field["role"] == "context"}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = shutil.which("chromium")
+    if program is None:
+        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        say("Chromium is not installed: run scripts/install-test-programs.sh")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=program, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def troubles() -> list[str]:
+    """What the browser complained about; a test that provokes a complaint takes it out."""
+    return []
+
+
+@pytest.fixture
+def visit(browser: Browser, service: Serving, troubles: list[str]) -> Iterator[Visit]:
+    """Opens the page. Whatever a test does, nothing is asked of another origin and nothing is complained about."""
+    contexts = []
+
+    def note(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            troubles.append(message.text)
+
+    def opened(
+        path: str = "/",
+        *,
+        of: Serving = service,
+        width: int = 1200,
+        prepare: Callable[[Page], None] | None = None,
+        **more: Any,
+    ) -> Page:
+        address = f"{of.client.base_url}"
+
+        def check(request: Request) -> None:
+            if not request.url.startswith(f"{address}/"):
+                troubles.append(f"asked {request.url}")
+
+        context = browser.new_context(viewport={"width": width, "height": 800}, **{"reduced_motion": "reduce"} | more)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", note)
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", check)
+        if prepare:
+            prepare(page)
+        page.goto(f"{address}{path}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def shown(page: Page) -> list[dict[str, str]]:
+    """The rows as they are after the last answer."""
+    expect(page.locator("#ranking li").first).to_be_visible()
+    expect(page.locator("#ranking[aria-busy]")).to_have_count(0)
+    rows: list[dict[str, str]] = page.locator("#ranking li").evaluate_all(SHOWN)
+    return rows
+
+
+def judge(page: Page, name: str) -> None:
+    page.locator("#ranking").get_by_role("button", name=name, exact=True).click()
+
+
+def signed(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{abs(value):.2f}"
+
+
+def percent(share: float) -> str:
+    return f"{math.floor(100 * share + 0.5)}\u202f%"
+
+
+def first_of(choices: Mapping[str, list[str]]) -> dict[str, str]:
+    return {name: values[0] for name, values in choices.items()}
+
+
+def asked(service: Serving, events: Iterable[Event], **question: Any) -> list[Any]:
+    """What the service says of all items or candidates in question, in their order."""
+    inline = [{"item": item, "label": label, "features": features} for item, label, features in events]
+    answers: list[Any] = service.predict(events=inline, explain=True, **question)["answers"]
+    return answers
+
+
+def row_of(answer: Mapping[str, Any], events: Sequence[Event], titles: Mapping[str, str], who: str) -> dict[str, str]:
+    """How the page must show one answer of the service."""
+    reasons = [(*events[int(reason["event"])], reason["part"]) for reason in answer["because"][:2]]
+    said = [f"{'liked' if label else 'disliked'} {titles[item]} {signed(part)}" for item, label, _, part in reasons]
+    sure = "" if answer["deviation"] is None else f", give or take {answer['deviation']:.2f}"
+    return {
+        "item": answer["item"],
+        "probability": percent(answer["probability"]),
+        "because": f"because {who} {', '.join(said)}" if said else "",
+        "bar": f"log-odds: everyone {signed(answer['basis'])}, the events {signed(answer['residual'])}{sure}",
+    }
+
+
+def ranked(
+    answers: Iterable[Any], events: Sequence[Event], titles: Mapping[str, str], who: str
+) -> list[dict[str, str]]:
+    best_first = sorted(answers, key=lambda one: -one["basis"] - one["residual"])
+    return [row_of(one, events, titles, who) for one in best_first]
+
+
+def test_whatever_the_visitor_does_the_ranking_is_the_services(
+    visit: Visit, service: Serving, candidates: dict[str, str], choices: dict[str, list[str]]
+) -> None:
+    page, context = visit(), first_of(choices)
+    events: dict[str, int] = {}
+    draw = random.Random(5)
+    for _ in range(8):
+        if draw.random() < 0.25:
+            name = draw.choice(list(choices))
+            context[name] = draw.choice([value for value in choices[name] if value != context[name]])
+            page.get_by_role("combobox", name=name).select_option(context[name])
+        else:
+            item, label = draw.choice(list(candidates)[:8]), draw.randrange(2)
+            judge(page, f"{'Like' if label else 'Dislike'} {candidates[item]}")
+            if events.get(item) == label:
+                del events[item]  # the same opinion again takes it back
+            else:
+                events[item] = label
+        page.wait_for_function(
+            "count => document.querySelector('#stage').textContent.startsWith(count + ' event')", arg=len(events)
+        )
+        done = [(*event, context) for event in events.items()]
+        answers = asked(service, done, context=context, items=list(candidates))
+        assert shown(page) == ranked(answers, done, candidates, "you")
+
+
+def test_the_service_says_what_the_model_says_offline(
+    service: Serving, folder: Path, candidates: dict[str, str], choices: dict[str, list[str]]
+) -> None:
+    context, opinions = first_of(choices), dict(zip(candidates, (1, 0, 1), strict=False))
+    visitor = {name: pl.lit(value) for name, value in {"user": "visitor", **context}.items()}
+    described = draw_events(WORLD).select(pl.col("item").cast(pl.String), "category", "brand").unique("item")
+    query = described.filter(pl.col("item").is_in(list(candidates))).with_columns(**visitor)
+    support = query.join(pl.DataFrame(list(opinions.items()), schema=["item", "click"], orient="row"), on="item")
+    offline = dict(zip(query["item"], Resus.load(folder / "run").predict(support, query)["probability"], strict=True))
+    done = [(*event, context) for event in opinions.items()]
+    for one in asked(service, done, context=context, items=list(candidates)):
+        assert one["probability"] == pytest.approx(offline[one["item"]], abs=1e-5)
+
+
+def test_a_like_moves_the_ranking_undo_and_reset_bring_it_back(visit: Visit) -> None:
+    page = visit()
+    fresh = shown(page)
+    judge(page, "Like Jazz by Night")
+    expect(page.locator("#stage")).to_have_text("1 event · cold-start stage I")
+    once = shown(page)
+    assert [row["item"] for row in once] != [row["item"] for row in fresh]
+    judge(page, "Dislike Stars in a Week")
+    expect(page.locator("#stage")).to_contain_text("2 events")
+    assert shown(page) != once
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#stage")).to_contain_text("1 event ")
+    assert shown(page) == once
+    page.get_by_role("button", name="Reset").click()
+    expect(page.locator("#stage")).to_contain_text("0 events")
+    assert shown(page) == fresh
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#stage")).to_contain_text("1 event ")
+    assert shown(page) == once
+
+
+def test_everything_can_be_done_from_the_keyboard(visit: Visit) -> None:
+    page = visit()
+    shown(page)
+
+    def tab_to(name: str) -> None:
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            focused = page.locator("*:focus")
+            if focused.count() and name in (
+                focused.get_attribute("aria-label"),
+                focused.inner_text(),
+                focused.get_attribute("id"),
+            ):
+                assert focused.evaluate("node => getComputedStyle(node).outlineStyle") != "none", "the focus is seen"
+                return
+        pytest.fail(f"no way to {name}")
+
+    tab_to("search")
+    page.keyboard.type("shoestring")
+    expect(page.locator("#found li")).to_have_count(6)
+    tab_to("Like Chess on a Shoestring")
+    page.keyboard.press("Enter")
+    expect(page.locator("#events li")).to_have_count(1)
+    tab_to("Forget Chess on a Shoestring")
+    page.keyboard.press("Space")
+    expect(page.locator("#events li")).to_have_count(0)
+    expect(page.get_by_role("button", name="Undo")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#events li")).to_have_count(1)
+    tab_to("Dislike Stars for Beginners")
+    page.keyboard.press("Enter")
+    expect(page.locator("#announced")).to_contain_text("Ranking updated: 2 events")
+    expect(page.get_by_role("button", name="Dislike Stars for Beginners").last).to_be_focused()
+    tab_to("Reset")
+    page.keyboard.press("Enter")
+    expect(page.locator("#events li")).to_have_count(0)
+    tab_to("Start from a random test user")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Another test user")).to_be_focused()
+    tab_to("shown")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#replayed li")).to_have_count(2)
+    tab_to("Back to you")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Start from a random test user")).to_be_focused()
+
+
+def test_a_test_user_is_compared_with_what_they_did_next(visit: Visit, service: Serving) -> None:
+    page = visit()
+    with page.expect_response("**/v1/strangers/random") as response:
+        page.get_by_role("button", name="Start from a random test user").click()
+    events = response.value.json()["events"]
+    held = min(20, len(events) // 2)
+    known = events[: min(30, len(events) - held)]
+    following = events[len(known) :][:held]
+    really: dict[str, int] = {}
+    for event in following:
+        really[event["item"]] = max(int(event["label"]), really.get(event["item"], 0))
+    expect(page.locator("#stage")).to_contain_text("0 events")
+    contexts = [event["context"] for event in following]
+    alike = {name: v if all(one[name] == v for one in contexts) else "varies" for name, v in contexts[0].items()}
+    told = page.locator("#stranger-context :is(dt, dd)").all_text_contents()
+    assert told == [word for pair in alike.items() for word in pair]
+    page.get_by_label("Events known").fill(f"{len(known)}")
+    expect(page.locator("#stage")).to_contain_text(f"{len(known)} events")
+    expect(page.locator("#replayed li")).to_have_count(len(known))
+
+    done = [(event["item"], event["label"], event["context"]) for event in known]
+    titles = {event["item"]: event["title"] for event in events}
+    met = {event["item"]: {**event["context"], "item": event["item"]} for event in following}
+    rows = shown(page)
+    assert rows == ranked(asked(service, done, candidates=list(met.values())), done, titles, "they")
+    order = [row["item"] for row in rows]
+    marks = page.locator("#ranking .truth").all_inner_texts()
+    assert marks == ["liked next" if really[item] else "disliked next" for item in order]
+    likes = sum(really.values())
+    hits = sum(really[item] for item in order[:likes])
+    right = [
+        one < other for one, item in enumerate(order) for other, rest in enumerate(order) if really[item] > really[rest]
+    ]
+    expect(page.locator("#compared")).to_contain_text(
+        f"{hits} of the {likes} items liked next are in the first {likes}"
+    )
+    expect(page.locator("#compared")).to_contain_text(f"{percent(sum(right) / len(right))} of liked-disliked pairs")
+
+    page.get_by_role("button", name="Back to you").click()
+    expect(page.locator("#compared")).to_be_hidden()
+    expect(page.locator("#stage")).to_contain_text("0 events")
+
+
+def test_play_shows_one_event_after_another(visit: Visit) -> None:
+    page = visit()
+    page.clock.install()
+    page.get_by_role("button", name="Start from a random test user").click()
+    page.get_by_role("button", name="Play").click()
+    for count in (1, 2, 3):
+        page.clock.run_for(900)
+        expect(page.locator("#replayed li")).to_have_count(count)
+    page.get_by_role("button", name="Pause").click()
+    page.clock.run_for(5000)
+    expect(page.locator("#replayed li")).to_have_count(3)
+
+
+@pytest.mark.parametrize("width", [320, 768])
+@pytest.mark.parametrize("path", ["/", "/curves"])
+def test_a_phone_never_scrolls_sideways(visit: Visit, width: int, path: str) -> None:
+    page = visit(path, width=width)
+
+    def fits() -> bool:
+        return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
+    if path == "/":
+        shown(page)
+        judge(page, "Like Stars by Night")
+        expect(page.locator("#stage")).to_contain_text("1 event ")
+        assert fits()
+        page.get_by_role("button", name="Start from a random test user").click()
+        expect(page.locator(".truth").first).to_be_visible()
+    else:
+        expect(page.locator("svg .curve").first).to_be_visible()
+        page.get_by_text("GAUC as a table").click()
+    assert fits()
+
+
+def test_a_refusal_is_said_and_can_be_tried_again(visit: Visit, troubles: list[str]) -> None:
+    page = visit()
+    fresh = shown(page)
+    page.route("**/v1/predict", lambda route: route.fulfill(status=503, json={"error": "the model is being changed."}))
+    judge(page, "Like Stars by Night")
+    expect(page.get_by_role("alert")).to_contain_text("The server answered 503: the model is being changed.")
+    assert shown(page) == fresh, "the last good ranking stays"
+    page.unroute("**/v1/predict")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.locator("#stage")).to_contain_text("1 event ")
+    assert len(troubles) == 1
+    assert "503" in troubles.pop()
+
+
+@pytest.mark.parametrize("path", ["/", "/curves"])
+def test_a_server_that_is_gone_leaves_no_blank_page(visit: Visit, troubles: list[str], path: str) -> None:
+    page = visit(path, prepare=lambda page: page.route("**/v1/*", lambda route: route.abort()))
+    expect(page.get_by_role("alert")).to_contain_text("The server did not answer")
+    assert troubles
+    troubles.clear()
+
+
+def give_token(page: Page) -> None:
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("button", name="Use it").click()
+
+
+def test_a_server_that_demands_a_token_gets_it(visit: Visit, guarded: Serving, troubles: list[str]) -> None:
+    page = visit(of=guarded)
+    give_token(page)
+    assert len(shown(page)) == 20
+    assert len(troubles) == 1
+    assert "401" in troubles.pop()
+
+
+def test_a_model_without_a_catalogue_says_so(visit: Visit) -> None:
+    nothing = {"items": [], "size": 0}
+    page = visit(prepare=lambda page: page.route("**/v1/catalogue*", lambda route: route.fulfill(json=nothing)))
+    expect(page.get_by_text("This model has no catalogue")).to_be_visible()
+
+
+def test_an_answer_that_comes_late_does_not_replace_a_newer_one(visit: Visit) -> None:
+    page = visit()
+    shown(page)
+    held: list[Route] = []
+    page.route("**/v1/predict", lambda route: held.append(route))
+    judge(page, "Like Stars by Night")
+    judge(page, "Like Bread by Night")
+    page.wait_for_function("document.querySelectorAll('#events li').length === 2")
+    while len(held) < 2:
+        page.wait_for_timeout(20)
+    held[1].continue_()
+    expect(page.locator("#stage")).to_contain_text("2 events")
+    held[0].continue_()
+    newest = shown(page)
+    page.unroute("**/v1/predict")
+    page.get_by_label("Find an item").fill("jazz")
+    expect(page.locator("#found li")).to_have_count(6)
+    assert shown(page) == newest
+
+
+def test_a_title_is_text_whatever_it_holds(visit: Visit) -> None:
+    page = visit()
+    judge(page, f"Like {MARKUP}")
+    page.get_by_label("Find an item").fill(MARKUP)
+    for place in ("#events .title", "#found .title", "#ranking .title", "#ranking .reason"):
+        expect(page.locator(place, has_text=MARKUP).first).to_have_text(MARKUP)
+
+
+@pytest.mark.parametrize("motion", ["reduce", "no-preference"])
+def test_rows_slide_unless_the_visitor_wants_calm(visit: Visit, motion: str) -> None:
+    def count_slides(page: Page) -> None:
+        page.add_init_script(
+            "window.slides = 0; const animate = Element.prototype.animate;"
+            "Element.prototype.animate = function (...values) { window.slides++; return animate.apply(this, values) }"
+        )
+
+    page = visit(reduced_motion=motion, prepare=count_slides)
+    shown(page)
+    judge(page, "Like Jazz by Night")
+    expect(page.locator("#stage")).to_contain_text("1 event ")
+    assert (page.evaluate("window.slides") > 0) == (motion == "no-preference")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_what_it_stands_on(visit: Visit, scheme: str) -> None:
+    """WCAG AA: 4.5 to 1."""
+    page = visit("/curves", color_scheme=scheme)
+    names = ["page", "card", "band", "bad", "ink", "muted", "up", "down", "accent", *(f"line-{n}" for n in range(6))]
+    colours = page.evaluate(
+        "names => names.map(name => getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim())",
+        names,
+    )
+    light = dict(zip(names, map(_luminance, colours), strict=True))
+    for ground in ("page", "card", "band", "bad"):
+        for ink in ["ink", "muted"] + (["up", "down", "accent"] if ground == "page" else []):
+            assert _contrast(light[ink], light[ground]) >= 4.5, (ink, ground)
+    for line in range(6):
+        assert _contrast(light[f"line-{line}"], light["card"]) >= 4.5, line
+
+
+def _luminance(colour: str) -> float:
+    assert re.fullmatch("#[0-9a-f]{6}", colour)
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _contrast(one: float, other: float) -> float:
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
+def test_curves_draw_and_list_every_result(visit: Visit, folder: Path) -> None:
+    results, page = Results.read(folder / "export" / RESULTS), visit("/curves")
+    expect(page.locator(".chart svg")).to_have_count(3)
+    for section, metric in ((0, "auc"), (1, "gauc"), (2, "logloss")):
+        chart = page.locator("section.card").nth(section)
+        for name, model in results.models.items():
+            points = chart.locator(f"[data-model='{name}'] polyline").get_attribute("points")
+            heights = [float(point.split(",")[1]) for point in str(points).split()]
+            values = [getattr(model.sizes[size], metric) for size in results.sizes]
+            by_value = sorted(range(len(values)), key=lambda place: values[place])
+            assert sorted(heights, reverse=True) == pytest.approx([heights[place] for place in by_value])
+        rows = chart.locator("tbody tr").evaluate_all(
+            "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+        )
+        assert rows == [
+            [f"{size}", *(f"{getattr(model.sizes[size], metric):.4f}" for model in results.models.values())]
+            for size in results.sizes
+        ]
+
+
+def test_an_artifact_without_results_says_so(visit: Visit, guarded: Serving, troubles: list[str]) -> None:
+    page = visit("/curves", of=guarded)
+    give_token(page)
+    expect(page.get_by_role("alert")).to_contain_text("The server answered 404: this model has no results yet")
+    assert [re.findall(r"\b4\d\d\b", trouble) for trouble in troubles] == [["401"], ["404"]]
+    troubles.clear()
