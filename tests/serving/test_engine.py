@@ -1,0 +1,240 @@
+"""Whatever happens in the store, by whichever engine, every answer is that of a fresh engine on the same store."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from planted_models import SCHEMA, events
+from pydantic import ValidationError
+from service_process import event, make_export
+
+from resus import Resus
+from resus.episodes.tensors import Features
+from resus.errors import DataError
+from resus.serving.engine import Engine
+from resus.serving.loaded import LoadedModel
+from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
+from resus.serving.store import EventStore, open_store
+from resus.serving.user import LiveUser, Scores
+
+CAPACITY = 6
+ITEMS = [f"{number}" for number in range(8)] + ["never seen"]
+CONTEXT: dict[str, Any] = {"tags": ["evening", "desktop"]}
+
+
+@pytest.fixture(scope="module", params=["ridge", "nearest"])
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_export(tmp_path_factory.mktemp("run") / request.param, learner=request.param)
+
+
+@pytest.fixture(scope="module")
+def loaded(run: Path) -> LoadedModel:
+    return LoadedModel.load(run)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EventStore]:
+    opened = open_store(str(tmp_path / "events"), capacity=CAPACITY)
+    yield opened
+    opened.close()
+
+
+def posted(number: int, **changes: Any) -> PostedEvent:
+    return PostedEvent.model_validate(event(number, **changes))
+
+
+def asked(**changes: Any) -> PredictRequest:
+    return PredictRequest.model_validate({"context": CONTEXT, "items": ITEMS} | changes)
+
+
+def assert_same(one: PredictAnswer, other: PredictAnswer) -> None:
+    assert (one.support, one.model) == (other.support, other.model)
+    for mine, theirs in zip(one.answers, other.answers, strict=True):
+        assert mine.item == theirs.item
+        assert mine.basis == pytest.approx(theirs.basis, abs=1e-5)
+        assert mine.residual == pytest.approx(theirs.residual, abs=1e-5)
+        assert mine.probability == pytest.approx(theirs.probability, abs=1e-5)
+        assert (mine.deviation is None) == (theirs.deviation is None)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("observe"), st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(0, 1)),
+        st.tuples(st.just("forget"), st.integers(0, 9), st.just(0)),
+        st.tuples(st.just("delete"), st.just(0), st.just(0)),
+        st.tuples(st.just("predict"), st.just(0), st.just(0)),
+    ),
+    max_size=15,
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=st.lists(st.tuples(st.sampled_from([0, 1]), STEPS.map(tuple)), max_size=4))
+def test_two_engines_on_one_store_answer_as_a_fresh_one(loaded: LoadedModel, store: EventStore, steps: Any) -> None:
+    store.delete("u")
+    engines = [Engine(loaded, store, capacity=CAPACITY) for _ in range(2)]
+    for worker, sequence in steps:
+        for verb, which, label in sequence:
+            if verb == "observe":  # times repeat and go back, and an item's id tells it from its time
+                batch = [posted(n, label=label, time=float(n * 7 % 4), item=n % 5 + label) for n in which]
+                engines[worker].observe(batch)
+            elif verb == "forget":
+                engines[worker].forget("u", f"e{which}")
+            elif verb == "delete":
+                engines[worker].delete("u")
+            for engine in engines:
+                fresh = Engine(loaded, store, capacity=CAPACITY).predict(asked(user="u"))
+                assert_same(engine.predict(asked(user="u")), fresh)
+
+
+def test_stored_inline_and_offline_answers_are_one(run: Path, loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    batch = [event(number, label=number % 2, item=number) for number in range(5)]
+    engine.observe([PostedEvent.model_validate(one) for one in batch])
+    stored = engine.predict(asked(user="u"))
+    inline = engine.predict(asked(events=[{k: v for k, v in one.items() if k != "user"} for one in batch]))
+    assert_same(stored, inline)
+
+    def table(items: list[str], tags: str, **columns: Any) -> pl.DataFrame:
+        rows = [{"item": item, "category": own[item]["category"], "price": own[item]["price"]} for item in items]
+        return pl.DataFrame(rows).with_columns(user=pl.lit("u"), tags=pl.lit(tags), **columns)
+
+    own = own_fields()
+    known = [item for item in ITEMS if item in own]
+    labels = pl.Series([float(one["label"]) for one in batch])
+    support = table([one["item"] for one in batch], "morning|phone", **{SCHEMA.label: labels})
+    offline = Resus.load(run).predict(support, table(known, "evening|desktop"))
+    online = {answer.item: answer for answer in stored.answers}
+    for item, probability, residual in zip(known, offline["probability"], offline["residual"], strict=True):
+        assert online[item].probability == pytest.approx(probability, abs=1e-5)
+        assert online[item].residual == pytest.approx(residual, abs=1e-5)
+
+
+def own_fields() -> dict[str, dict[str, Any]]:
+    """The planted items' fields, from the table that the model was trained on."""
+    rows = events().select(pl.col("item").cast(pl.String), pl.col("category").cast(pl.String), "price").unique()
+    return {row["item"]: row for row in rows.iter_rows(named=True)}
+
+
+def test_parts_sum_to_the_residual_largest_first(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    engine.observe([posted(number, label=number % 2, item=number) for number in range(4)])
+    for answer in engine.predict(asked(user="u", explain=True)).answers:
+        assert answer.because is not None
+        parts = [reason.part for reason in answer.because]
+        assert sum(parts) == pytest.approx(answer.residual, abs=1e-5)
+        assert sorted(map(abs, parts), reverse=True) == list(map(abs, parts))
+        assert {(reason.event, reason.item) for reason in answer.because} == {(f"e{n}", f"{n}") for n in range(4)}
+
+
+def test_top_is_the_best_of_all(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    every = engine.predict(asked()).answers
+    best = engine.predict(asked(top=3)).answers
+    assert best == sorted(every, key=lambda answer: -answer.probability)[:3]
+    assert [answer.item for answer in every] == ITEMS
+
+
+def test_nobody_and_an_unknown_user_get_everyones_answer(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    for answer in (engine.predict(asked()), engine.predict(asked(user="nobody")), engine.predict(asked(events=[]))):
+        assert answer.support == 0
+        assert all(one.residual == 0 and one.deviation is None for one in answer.answers)
+
+
+def test_inline_events_follow_the_rules_of_the_store(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    batch = [event(number % 9, label=number % 2, time=float(number % 5), item=number) for number in range(14)]
+    engine.observe([PostedEvent.model_validate(one) for one in batch])
+    kept = {one.id for one in store.read("u").events}
+    inline = engine.predict(
+        asked(events=[{k: v for k, v in one.items() if k != "user"} for one in batch], explain=True)
+    )
+    assert inline.answers[0].because is not None
+    assert {reason.event for reason in inline.answers[0].because} == kept
+
+
+def test_candidates_by_features_are_the_items_they_describe(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    own = own_fields()
+    known = [item for item in ITEMS if item in own]
+    by_item = engine.predict(asked(items=known))
+    by_features = engine.predict(asked(items=None, candidates=[own[item] for item in known]))
+    assert_same(by_item, by_features)
+
+
+def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore) -> None:
+    small = Engine(loaded, store, capacity=CAPACITY, cached_users=1)
+    small.observe([posted(number, user=f"u{number % 3}", item=number) for number in range(9)])
+    for user in ("u0", "u1", "u2", "u0"):
+        assert_same(small.predict(asked(user=user)), Engine(loaded, store, capacity=CAPACITY).predict(asked(user=user)))
+
+
+def test_only_fields_that_the_model_reads_are_stored(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    sent = PostedEvent.model_validate(event(1) | {"features": {"tags": ["morning"], "diary": "dear diary"}})
+    engine.observe([sent])
+    assert store.read("u").events[0].features == {"tags": ["morning"], "item": "1"}
+
+
+@pytest.mark.parametrize("sent", [{"label": 1}, {"label": 0, "item": "never seen", "features": {"price": "cheap"}}])
+def test_what_the_model_never_saw_is_no_error(loaded: LoadedModel, store: EventStore, sent: dict[str, Any]) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    assert engine.predict(asked(events=[sent])).support == 1
+
+
+def test_an_event_has_a_bounded_size(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    large = posted(2).model_copy(update={"features": {"tags": ["é" * 100] * 7}})
+    with pytest.raises(DataError, match=r"'e2': its features take more than 4,096 bytes"):
+        engine.observe([posted(1), large])
+    assert not store.version("u"), "all of a batch or nothing"
+    engine.observe([large.model_copy(update={"features": {"tags": ["é" * 100] * 6}})])
+
+
+def test_nothing_of_a_deleted_user_stays_in_a_process_that_asks_again(loaded: LoadedModel, store: EventStore) -> None:
+    mine, other = (Engine(loaded, store, capacity=CAPACITY) for _ in range(2))
+    for gone in (partial(mine.delete, "u"), partial(mine.forget, "u", "e1")):
+        mine.observe([posted(1)])
+        for engine in (mine, other):
+            assert engine.predict(asked(user="u")).support == 1
+            assert list(engine._cache) == ["u"]
+        assert gone()
+        assert not mine._cache
+        assert other.predict(asked(user="u")).support == 0
+        assert not other._cache
+
+
+def test_an_answer_names_the_candidate_it_is_of(loaded: LoadedModel, store: EventStore) -> None:
+    engine = Engine(loaded, store, capacity=CAPACITY)
+    asking = {"items": None, "candidates": [{loaded.item: item} for item in ITEMS]}
+    every = engine.predict(asked(**asking)).answers
+    assert [answer.candidate for answer in every] == list(range(len(ITEMS)))
+    for best in engine.predict(asked(**asking, top=4)).answers:
+        assert best == every[best.candidate]
+
+
+def test_events_have_ids_all_of_them_or_none() -> None:
+    with pytest.raises(ValidationError, match="every inline event an id, or none"):
+        asked(events=[{"label": 1, "item": "1"}, {"id": "0", "label": 0, "item": "2"}])
+
+
+def test_a_score_that_is_no_number_is_refused(
+    loaded: LoadedModel, store: EventStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, score = Engine(loaded, store, capacity=CAPACITY), LiveUser.score
+    engine.observe([posted(1)])
+
+    def overflowing(live: LiveUser, candidates: Features) -> Scores:
+        return replace(score(live, candidates), deviation=torch.full((len(ITEMS),), float("inf")))
+
+    monkeypatch.setattr(LiveUser, "score", overflowing)
+    with pytest.raises(DataError, match="too large to score"):
+        engine.predict(asked(user="u"))

@@ -1,0 +1,70 @@
+"""What a request may say of a row, and that a mistake is found at once."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from resus.serving.field_values import BadValueError, checked_field_values
+from resus.serving.guard import FIELDS, REQUEST_BYTES, TEXT_LENGTH, VALUES
+from resus.serving.messages import EventsRequest, PredictRequest
+
+LONGEST = "x" * TEXT_LENGTH
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -(2**63), 2**63 - 1, 1e308, "", "é💩", LONGEST, [], [1, "a", None], ["x"] * VALUES]
+)
+def test_a_value_passes_as_it_is(value: Any) -> None:
+    given = {"a": value}
+    assert checked_field_values(given) is given
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        2**63,
+        -(2**63) - 1,
+        float("nan"),
+        float("inf"),
+        LONGEST + "x",
+        "\ud800",
+        {},
+        [[]],
+        [{}],
+        ["x"] * (VALUES + 1),
+        b"x",
+    ],
+)
+def test_what_is_no_value_is_refused_with_its_field(value: Any) -> None:
+    with pytest.raises(BadValueError, match="a value is a text") as raised:
+        checked_field_values({"good": 1, "bad": value})
+    assert raised.value.field == "bad"
+
+
+@pytest.mark.parametrize("given", [None, [], "x", {"\udc00": 1}, {f"f{number}": 1 for number in range(FIELDS + 1)}])
+def test_what_is_no_row_is_refused(given: Any) -> None:
+    with pytest.raises(BadValueError) as raised:
+        checked_field_values(given)
+    assert raised.value.field is None
+
+
+@pytest.mark.parametrize("place", ["context", "candidates", "features"])
+def test_the_worst_body_that_fits_is_refused_quickly(place: str) -> None:
+    """As many mistakes as a request can hold: each is an object for pydantic, so there must be few."""
+    row: dict[str, Any] = {f"{number}": [{}] * VALUES for number in range(3300)}
+    narrow: dict[str, Any] = {f"{number}": {} for number in range(FIELDS)}
+    bodies: dict[str, Any] = {
+        "context": {"items": ["1"], "context": row},
+        "candidates": {"candidates": [narrow] * 450},
+        "features": {"events": [{"id": "1", "user": "u", "time": 0.0, "label": 1, "features": narrow}] * 430},
+    }
+    body = json.dumps(bodies[place], separators=(",", ":"))
+    assert REQUEST_BYTES * 0.7 < len(body) < REQUEST_BYTES
+    began = time.process_time()
+    with pytest.raises(ValidationError) as raised:
+        (EventsRequest if place == "features" else PredictRequest).model_validate_json(body)
+    assert raised.value.error_count() <= 1000
+    assert time.process_time() - began < 1
