@@ -1,0 +1,1 @@
+"""The service under load, killed and fuzzed: `python -m benchmarks.service.load`, `.kills`, `.fuzz`."""

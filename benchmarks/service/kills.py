@@ -1,0 +1,163 @@
+"""Every acknowledged event is there after `kill -9`, and none twice.
+
+    python -m benchmarks.service.kills            20 kills of the server and 20 of a worker, on SQLite and on Redis
+
+Clients send batches all the time; one that gets no answer sends the same batch again. At the end the service is asked
+for every user, and the events must be those that were sent, each once.
+"""
+
+import argparse
+import contextlib
+import http.client
+import os
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from benchmarks.service.served import ask, exported, items_of, served
+
+KILLS, CLIENTS, BATCH, PER_USER = 20, 4, 3, 60
+DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
+NO_ANSWER = (OSError, http.client.HTTPException, urllib.error.URLError, ValueError)
+console = Console()
+
+
+class Client(threading.Thread):
+    """Sends numbered events until told to stop; `acknowledged` counts those that were answered for."""
+
+    def __init__(self, name: str, items: list[str]) -> None:
+        super().__init__(daemon=True)
+        self.address = ""
+        self.label, self.items = name, items
+        self.acknowledged, self.repeated = 0, 0
+        self.stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self.stopping.is_set():
+            batch = [self.event(number) for number in range(self.acknowledged, self.acknowledged + BATCH)]
+            try:
+                results = ask(self.address, "/v1/events", {"events": batch})["results"]
+            except NO_ANSWER:
+                self.repeated += 1
+                time.sleep(0.1)
+                continue
+            assert [result["id"] for result in results] == [event["id"] for event in batch]
+            self.acknowledged += BATCH
+
+    def event(self, number: int) -> dict[str, Any]:
+        item = self.items[number % len(self.items)]
+        return {"id": f"e{number}", "user": self.user(number), "time": number, "label": number % 2, "item": item}
+
+    def user(self, number: int) -> str:
+        return f"{self.label}-{number // PER_USER}"
+
+    def check(self) -> int:
+        """How many events the service has of what this client sent; anything missing or double is an error."""
+        found: list[str] = []
+        for number in range(0, self.acknowledged, PER_USER):
+            found += [event["id"] for event in ask(self.address, f"/v1/users/{self.user(number)}")["events"]]
+        sent = [f"e{number}" for number in range(len(found))]
+        if found != sent or not self.acknowledged <= len(found) <= self.acknowledged + BATCH:
+            raise SystemExit(f"{self.label}: {self.acknowledged} acknowledged, found {found}")
+        return len(found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=KILLS)
+    kills = parser.parse_args().kills
+    run = exported("ridge")
+    for victim in ("server", "worker"):
+        with tempfile.TemporaryDirectory() as folder, _redis(folder) as redis:
+            for store in (f"{folder}/{victim}.sqlite", redis):
+                began = time.perf_counter()
+                events, repeated = (_server_killed if victim == "server" else _worker_killed)(run, store, kills)
+                kind = "Redis" if store == redis else "SQLite"
+                console.print(
+                    f"{kind}, {kills} kills of the {victim}: {events:,} acknowledged events are all there, none twice; "
+                    f"{repeated:,} requests were not answered and sent again; {time.perf_counter() - began:.0f} s"
+                )
+
+
+def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
+    """The only process of the service is killed and started anew on the same port."""
+    chance, port, clients = random.Random(1), _free_port(), list[Client]()
+    for _ in range(kills):
+        with served(run, store, port=port) as service:
+            clients = clients or _started(service.address)
+            time.sleep(chance.uniform(0.2, 1.0))
+            service.process.kill()
+    with served(run, store, port=port):
+        return _stopped(clients)
+
+
+def _worker_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
+    """One of two workers is killed; the supervisor starts another."""
+    chance = random.Random(2)
+    with served(run, store, workers=2) as service:
+        clients = _started(service.address)
+        for _ in range(kills):
+            time.sleep(chance.uniform(0.2, 1.0))
+            workers = _workers_of(service.process.pid)
+            os.kill(chance.choice(workers), signal.SIGKILL)
+            while len(set(_workers_of(service.process.pid)) - set(workers)) < 1:
+                time.sleep(0.05)
+        return _stopped(clients)
+
+
+def _started(address: str) -> list[Client]:
+    items = items_of(address, 100)
+    clients = [Client(f"client{number}", items) for number in range(CLIENTS)]
+    for client in clients:
+        client.address = address
+        client.start()
+    return clients
+
+
+def _stopped(clients: list[Client]) -> tuple[int, int]:
+    """Events found and batches sent again, of all clients, after each had one more batch answered."""
+    for client in clients:
+        before = client.acknowledged
+        while client.acknowledged == before:
+            assert client.is_alive()
+            time.sleep(0.01)
+        client.stopping.set()
+    for client in clients:
+        client.join()
+    return sum(client.check() for client in clients), sum(client.repeated for client in clients)
+
+
+def _workers_of(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()
+    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+@contextlib.contextmanager
+def _redis(folder: str) -> Iterator[str]:
+    port = _free_port()
+    words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, *DURABLE]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+        try:
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A model of MovieLens-1M behind `resus serve`, in a process of its own."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.published import published_log
+
+RESUS = Path(sys.executable).with_name("resus")
+EXPORT = Path("runs/benchmarks/service")
+LEARNERS = ("ridge", "nearest")
+ANSWER_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Served:
+    """A running service."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+    def peak_and_now(self) -> tuple[int, int]:
+        """Resident bytes of the process: the most it had, and what it has."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
+        sizes = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Vm"))
+        peak, now = (int(sizes[name].split()[0]) * 1024 for name in ("VmHWM", "VmRSS"))
+        return peak, now
+
+
+def exported(learner: str) -> Path:
+    """An export, made once. One epoch each: what a score costs does not depend on how well it was learned."""
+    folder = EXPORT / learner
+    if folder.is_dir():
+        return folder
+    log, _ = published_log("ml-1m")
+    run = EXPORT / f"{learner}-run"
+    short = ["--set", "predictor.epochs=1", "--set", "training.epochs=1"]
+    command = [RESUS, "train", log, "--learner", learner, "--out", run, *short]
+    for words in (command, [RESUS, "export", run, "--data", log, "--out", folder]):
+        subprocess.run([str(word) for word in words], check=True)
+    return folder
+
+
+def items_of(address: str, count: int) -> list[str]:
+    """The most frequent items of the catalogue."""
+    return [item["item"] for item in ask(address, f"/v1/catalogue?limit={count}")["items"]]
+
+
+def ask(address: str, path: str, body: Any = None) -> Any:
+    """The answer to a GET, or to a POST where there is a body; anything but a 200 is an exception."""
+    sent = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(address + path, sent, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+        return json.load(answer)
+
+
+@contextlib.contextmanager
+def served(run: Path, store: str, *, workers: int = 1, port: int = 0, log: int | None = None) -> Iterator[Served]:
+    """`resus serve`, ready; ended when the block ends, unless it was killed before."""
+    words = [RESUS, "serve", run, "--store", store, "--workers", workers, "--port", port]
+    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        said = process.stdout.readline()
+        if " on http://" not in said:
+            sys.exit(f"the service did not start: {said}")
+        address = said.split(" on ")[1].split(",")[0]
+        ask(address, "/readyz")  # the socket listens before the first worker answers
+        yield Served(process, address)
+    finally:
+        if process.poll() is None:
+            process.terminate()
+        process.wait(ANSWER_SECONDS)
+        process.stdout.close()
