@@ -167,12 +167,12 @@ def _add_users(app: FastAPI, service: Service) -> None:
             service.metrics.events.labels(result.status).inc()
         return EventsAnswer(results=results)
 
-    @app.post("/v1/predict", response_model_exclude_unset=True, summary="Score candidates for a user")
-    def predict(request: PredictRequest) -> PredictAnswer:
+    @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
+    def predict(request: PredictRequest) -> Response:
         engine = service.engine
         answer = engine.predict(request)
         service.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
-        return answer
+        return Response(answer.model_dump_json(exclude_unset=True), media_type="application/json")
 
     @app.get("/v1/users/{user}", responses=UNKNOWN, summary="What is stored of a user")
     def read_user(user: IdInPath) -> UserAnswer:
