@@ -26,7 +26,7 @@ from rich.console import Console
 
 from benchmarks.service.served import ask, exported, items_of, served
 
-KILLS, CLIENTS, BATCH, PER_USER = 20, 4, 3, 60
+KILLS, WORKERS, CLIENTS, BATCH, PER_USER = 20, 2, 4, 3, 60
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
 NO_ANSWER = (OSError, http.client.HTTPException, urllib.error.URLError, ValueError)
 console = Console()
@@ -40,6 +40,7 @@ class Client(threading.Thread):
         self.address = ""
         self.label, self.items = name, items
         self.acknowledged, self.repeated = 0, 0
+        self.refusals: list[int] = []
         self.stopping = threading.Event()
 
     def run(self) -> None:
@@ -47,6 +48,9 @@ class Client(threading.Thread):
             batch = [self.event(number) for number in range(self.acknowledged, self.acknowledged + BATCH)]
             try:
                 results = ask(self.address, "/v1/events", {"events": batch})["results"]
+            except urllib.error.HTTPError as error:
+                self.refusals.append(error.code)
+                return
             except NO_ANSWER:
                 self.repeated += 1
                 time.sleep(0.1)
@@ -63,6 +67,8 @@ class Client(threading.Thread):
 
     def check(self) -> int:
         """How many events the service has of what this client sent; anything missing or double is an error."""
+        if self.refusals:
+            raise SystemExit(f"{self.label} was refused with {self.refusals[0]}")
         found: list[str] = []
         for number in range(0, self.acknowledged, PER_USER):
             found += [event["id"] for event in ask(self.address, f"/v1/users/{self.user(number)}")["events"]]
@@ -104,13 +110,14 @@ def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
 def _worker_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
     """One of two workers is killed; the supervisor starts another."""
     chance = random.Random(2)
-    with served(run, store, workers=2) as service:
+    with served(run, store, workers=WORKERS) as service:
         clients = _started(service.address)
         for _ in range(kills):
+            _wait_for_load(service.process.pid, clients)
             time.sleep(chance.uniform(0.2, 1.0))
             workers = _workers_of(service.process.pid)
             os.kill(chance.choice(workers), signal.SIGKILL)
-            while len(set(_workers_of(service.process.pid)) - set(workers)) < 1:
+            while not set(_workers_of(service.process.pid)) - set(workers):
                 time.sleep(0.05)
         return _stopped(clients)
 
@@ -127,19 +134,46 @@ def _started(address: str) -> list[Client]:
 def _stopped(clients: list[Client]) -> tuple[int, int]:
     """Events found and batches sent again, of all clients, after each had one more batch answered."""
     for client in clients:
-        before = client.acknowledged
-        while client.acknowledged == before:
-            assert client.is_alive()
-            time.sleep(0.01)
+        _wait_for_an_answer(client)
         client.stopping.set()
     for client in clients:
         client.join()
     return sum(client.check() for client in clients), sum(client.repeated for client in clients)
 
 
+def _wait_for_load(supervisor: int, clients: list[Client]) -> None:
+    """Until every worker answers and every client has been answered since."""
+    while sum(map(_serves, _workers_of(supervisor))) < WORKERS:
+        time.sleep(0.05)
+    for client in clients:
+        _wait_for_an_answer(client)
+
+
+def _wait_for_an_answer(client: Client) -> None:
+    before = client.acknowledged
+    while client.acknowledged == before:
+        if not client.is_alive():
+            client.check()
+        time.sleep(0.01)
+
+
+def _serves(worker: int) -> bool:
+    """A worker listens to SIGHUP once it answers."""
+    status = Path(f"/proc/{worker}/status").read_text(encoding="ascii")
+    caught = int(status.split("SigCgt:")[1].split()[0], 16)
+    return bool(caught >> (signal.SIGHUP - 1) & 1)
+
+
 def _workers_of(process: int) -> list[int]:
     children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()
-    return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [int(child) for child in children if b"spawn_main" in _words_of(child)]
+
+
+def _words_of(process: str) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return b""
 
 
 @contextlib.contextmanager

@@ -18,10 +18,10 @@ from service_process import event, make_export
 from resus import Resus
 from resus.episodes.tensors import Features
 from resus.errors import DataError
-from resus.serving.engine import Engine
+from resus.serving.engine import Engine, _same_but_label
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
-from resus.serving.store import EventStore, open_store
+from resus.serving.store import Event, EventStore, open_store
 from resus.serving.user import LiveUser, Scores
 
 CAPACITY = 6
@@ -238,3 +238,9 @@ def test_a_score_that_is_no_number_is_refused(
     monkeypatch.setattr(LiveUser, "score", overflowing)
     with pytest.raises(DataError, match="too large to score"):
         engine.predict(asked(user="u"))
+
+
+@pytest.mark.parametrize(("one", "other", "same"), [([1], [True], False), ([1], [1.0], False), ([1], [1], True)])
+def test_what_python_calls_equal_may_be_another_event(one: Any, other: Any, same: bool) -> None:
+    mine, theirs = (Event("e1", 0.0, 1.0, {"tags": tags}) for tags in (one, other))
+    assert _same_but_label(mine, theirs) == same

@@ -41,7 +41,7 @@ def command(
     loaded = LoadedModel.load(run)
     open_store(place, capacity=CAPACITY).close()
     listener = listen(host, port)
-    worker = Worker(run, place, access)
+    worker = Worker(run, place, access, loaded.meaning)
     named = f"[{host}]" if ":" in host else host
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
     say(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")

@@ -99,7 +99,7 @@ class Service:
             old = self.engine
             try:
                 loaded = LoadedModel.load(self._folder)
-                loaded.check_can_replace(old.loaded)
+                loaded.check_means(old.loaded.meaning)
             except Exception as error:
                 refusal = error if isinstance(error, ResusError) else _not_loaded(self._folder, error)
                 self.metrics.reloads.labels("refused").inc()
@@ -298,7 +298,10 @@ def _add_refusals(app: FastAPI) -> None:
 
     @app.exception_handler(ResusError)
     async def not_possible(_: Request, error: ResusError) -> JSONResponse:
-        return _refused(422 if isinstance(error, DataError | ArtifactError) else 503, str(error))
+        if isinstance(error, DataError | ArtifactError):
+            return _refused(422, str(error))
+        log.error("%s", error)
+        return _refused(503, str(error))
 
 
 def _not_loaded(folder: Path, error: Exception) -> ArtifactError:

@@ -11,7 +11,7 @@ import torch
 
 from resus.episodes.tensors import Features
 from resus.errors import DataError
-from resus.serving.guard import CAPACITY, FEATURES_BYTES
+from resus.serving.guard import CAPACITY, FEATURES_BYTES, ID_LENGTH
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     EventResult,
@@ -58,11 +58,6 @@ class Engine:
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store a batch, all or nothing; it is durable when this returns."""
         batch = [(event.user, self._stored(event.id, event.time, event)) for event in events]
-        for _, event in batch:
-            if len(event.features_as_json()) > FEATURES_BYTES:
-                raise DataError(
-                    f"event {event.id!r}: its features take more than {FEATURES_BYTES:,} bytes: shorten them"
-                )
         self.loaded.rows([event.features for _, event in batch])  # what cannot be read must not be stored
         statuses = self.store.add(batch)
         return [EventResult(id=event.id, status=status) for event, status in zip(events, statuses, strict=True)]
@@ -135,7 +130,12 @@ class Engine:
         }
         if event.item is not None:
             features[self.loaded.item] = event.item
-        return Event(name, time, event.label, features)
+        stored = Event(name, time, event.label, features)
+        if len(stored.features_as_json()) > FEATURES_BYTES:
+            raise DataError(f"event {name!r}: its features take more than {FEATURES_BYTES:,} bytes: shorten them")
+        if len(self.loaded.item_of(features) or "") > ID_LENGTH:
+            raise DataError(f"event {name!r}: its item's id has more than {ID_LENGTH} characters: shorten it")
+        return stored
 
     def _in_order(self, inline: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events under the rules of the store: an id again corrects the label, the latest count."""
@@ -219,7 +219,8 @@ class Engine:
 
 
 def _same_but_label(one: Event, other: Event | None) -> bool:
-    return other is not None and one.time == other.time and one.features == other.features
+    """As written: to Python 1, 1.0 and True are one, to a model they may not be."""
+    return other is not None and one.time == other.time and str(one.features) == str(other.features)
 
 
 def _answers(

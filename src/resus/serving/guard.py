@@ -126,7 +126,7 @@ class Guard:
         refusal = self._access.refusal(scope["path"], dict(scope["headers"]))
         if refusal is not None:
             await answer.refuse(*refusal)
-        elif scope["path"] in PROBES:
+        elif _is_public(scope["path"]):
             await self._app(scope, receive, answer.send)
         elif self._in_flight >= IN_FLIGHT:
             await answer.refuse(429, f"{IN_FLIGHT} requests are in work already: try again in a moment")

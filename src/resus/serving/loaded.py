@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -25,6 +25,13 @@ from resus.serving.user import LiveUser
 from resus.trainer import Trained
 
 RESULTS = "results.json"
+
+
+class Meaning(NamedTuple):
+    """The field of the item, and all fields with their kinds."""
+
+    item: str
+    fields: frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,11 +152,15 @@ class LoadedModel:
         place = self.catalogue.places.get(item) if self.catalogue else None
         return None if self.catalogue is None or place is None else self.catalogue.titles[place]
 
-    def check_can_replace(self, old: "LoadedModel") -> None:
-        """Stored events must mean the same to both."""
-        mine, theirs = ({(field.name, field.kind) for field in model.features.fields} for model in (self, old))
-        if mine != theirs or self.item != old.item:
-            changed = ", ".join(sorted({name for name, _ in mine ^ theirs} or {self.item, old.item}))
+    @property
+    def meaning(self) -> "Meaning":
+        """What stored events must mean to every model on one store."""
+        return Meaning(self.item, frozenset((field.name, field.kind) for field in self.features.fields))
+
+    def check_means(self, wanted: "Meaning") -> None:
+        mine = self.meaning
+        if mine != wanted:
+            changed = ", ".join(sorted({name for name, _ in mine.fields ^ wanted.fields} or {mine.item, wanted.item}))
             raise ArtifactError(
                 f"the new model reads other fields than the one in use ({changed}): serve it as a service of its own"
             )

@@ -19,7 +19,7 @@ from resus.errors import DataError
 
 LONGEST_TEXT = 1000
 LARGEST_WEIGHT = 1e9  # its fourth power is still finite in float32
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")  # one way to read any text
 _INT64 = 2.0**63
 _LARGEST_INTEGER = 10**300
 

@@ -12,16 +12,19 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from resus.errors import ConfigError, ResusError
-from resus.serving.guard import CAPACITY, Access
+from resus.serving.guard import CAPACITY, Access, kind_and_place
 from resus.serving.metrics import SHARED_FOLDER
 from resus.serving.store import open_store
+
+if TYPE_CHECKING:
+    from resus.serving.loaded import Meaning
 
 DRAIN_SECONDS = 30
 HEALTH_SECONDS = 60  # a busy worker is not a hung one, nor is one that loads torch on a busy machine
@@ -44,6 +47,7 @@ class Worker:
     run: Path
     store: str
     access: Access = field(repr=False)
+    meaning: "Meaning"
 
     def __call__(self) -> FastAPI:
         """Called in the process itself, where an error can only be logged."""
@@ -51,8 +55,9 @@ class Worker:
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
         try:
             return self.build(_tell_supervisor)
-        except ResusError as error:
-            logging.getLogger("resus.serving").error("a worker cannot start: %s", error)
+        except Exception as error:
+            said = error if isinstance(error, ResusError) else kind_and_place(error)
+            logging.getLogger("resus.serving").error("a worker cannot start: %s", said)
             raise SystemExit(1) from None
 
     def build(self, announce: Callable[[], None] = lambda: None) -> FastAPI:
@@ -61,7 +66,9 @@ class Worker:
         from resus.serving.engine import Engine
         from resus.serving.loaded import LoadedModel
 
-        engine = Engine(LoadedModel.load(self.run), open_store(self.store, capacity=CAPACITY))
+        loaded = LoadedModel.load(self.run)
+        loaded.check_means(self.meaning)  # a worker that replaces another takes in no model that a reload would refuse
+        engine = Engine(loaded, open_store(self.store, capacity=CAPACITY))
         return build_app(engine, self.run, self.access, announce=announce)
 
 
