@@ -184,7 +184,9 @@ def test_only_fields_that_the_model_reads_are_stored(loaded: LoadedModel, store:
     assert store.read("u").events[0].features == {"tags": ["morning"], "item": "1"}
 
 
-@pytest.mark.parametrize("sent", [{"label": 1}, {"label": 0, "item": "never seen", "features": {"price": "cheap"}}])
+@pytest.mark.parametrize(
+    "sent", [{"label": 1, "item": "?"}, {"label": 0, "item": "never seen", "features": {"price": "cheap"}}]
+)
 def test_what_the_model_never_saw_is_no_error(loaded: LoadedModel, store: EventStore, sent: dict[str, Any]) -> None:
     engine = Engine(loaded, store, capacity=CAPACITY)
     assert engine.predict(asked(events=[sent])).support == 1

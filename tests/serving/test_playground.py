@@ -185,6 +185,8 @@ def row_of(answer: Mapping[str, Any], events: Sequence[Event], titles: Mapping[s
     """How the page must show one answer of the service."""
     reasons = [(*events[int(reason["event"])], reason["part"]) for reason in answer["because"][:2]]
     said = [f"{'liked' if label else 'disliked'} {titles[item]} {signed(part)}" for item, label, _, part in reasons]
+    if others := [reason["part"] for reason in answer["because"][2:]]:
+        said.append(f"and {len(others)} more {signed(sum(others))}")
     sure = "" if answer["deviation"] is None else f", give or take {answer['deviation']:.2f}"
     return {
         "item": answer["item"],
@@ -385,6 +387,21 @@ def test_a_phone_never_scrolls_sideways(visit: Visit, width: int, path: str) -> 
         expect(page.locator("svg .curve").first).to_be_visible()
         page.get_by_text("GAUC as a table").click()
     assert fits()
+
+
+def test_a_like_at_the_end_of_the_list_leaves_its_end_in_sight(visit: Visit) -> None:
+    page = visit(width=390)
+    end = "document.querySelector('#ranking').getBoundingClientRect().bottom"
+    for count in (1, 2, 3):
+        shown(page)
+        button = page.locator("#ranking li:not(.judged)").last.get_by_role("button").first
+        button.scroll_into_view_if_needed()
+        before, place = page.evaluate(end), button.bounding_box()
+        assert place is not None
+        page.mouse.click(place["x"] + 5, place["y"] + 5)  # Playwright's own click may scroll
+        expect(page.locator("#stage")).to_contain_text(f"{count} event")
+        shown(page)
+        assert abs(page.evaluate(end) - before) < 150, "whatever the rows above have grown"
 
 
 def test_a_refusal_is_said_and_can_be_tried_again(visit: Visit, troubles: list[str]) -> None:

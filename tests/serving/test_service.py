@@ -323,6 +323,18 @@ def test_a_mistake_is_told_in_one_sentence(client: InProcess, body: bytes, statu
     assert len(sentence) < 500
 
 
+def test_an_event_about_nothing_is_refused(client: InProcess) -> None:
+    empty = {"id": "e1", "user": "u", "time": 1, "label": 1, "features": {"nobody reads": 1}}
+    code, sentence = refused(client, json.dumps({"events": [empty]}).encode(), "/v1/events")
+    assert (code, "'e1' names no item and no field" in sentence) == (422, True)
+
+
+def test_a_body_without_its_kind_is_told_how_to_name_it(client: InProcess) -> None:
+    answer = client.post("/v1/predict", content=b'{"items": ["1"]}')
+    assert answer.status_code == 422
+    assert "content-type: application/json" in answer.json()["error"]
+
+
 def test_a_wrong_batch_stores_nothing(client: InProcess) -> None:
     good = event(1)
     for bad in (event(2) | {"label": 0.5}, event(2) | {"id": ""}, event(2) | {"features": {"price": 1e300}}):
@@ -493,6 +505,10 @@ def damage_weights(run: Path) -> None:
         file.write(b"\x00\x00\xc0\x7f")
 
 
+def lose_catalogue(run: Path) -> None:
+    (run / "catalogue.arrow").unlink()
+
+
 def damage_catalogue(run: Path) -> None:
     (run / "catalogue.arrow").write_bytes(b"no catalogue")
 
@@ -513,7 +529,7 @@ def other_fields(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "damage", [damage_facts, damage_weights, damage_catalogue, falsify_catalogue, remove, other_fields]
+    "damage", [damage_facts, damage_weights, damage_catalogue, falsify_catalogue, lose_catalogue, remove, other_fields]
 )
 def test_a_bad_artifact_is_refused_and_the_old_one_stays(client: InProcess, run: Path, damage: Any) -> None:
     before = predict(client, items=["1", "2"])

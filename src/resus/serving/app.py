@@ -100,6 +100,8 @@ class Service:
             try:
                 loaded = LoadedModel.load(self._folder)
                 loaded.check_means(old.loaded.meaning)
+                if old.loaded.catalogue and not loaded.catalogue:
+                    raise ArtifactError(f"{self._folder} has lost its catalogue: export it again")
             except Exception as error:
                 refusal = error if isinstance(error, ResusError) else _not_loaded(self._folder, error)
                 self.metrics.reloads.labels("refused").inc()
@@ -284,6 +286,8 @@ def _add_refusals(app: FastAPI) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return _refused(400, "the body is not JSON: check quotes, commas and brackets")
+        if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
+            return _refused(422, "send a JSON object, with the header 'content-type: application/json'")
         return _refused(422, _sentence(first))
 
     @app.exception_handler(StarletteHTTPException)

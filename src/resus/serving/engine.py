@@ -130,6 +130,8 @@ class Engine:
         }
         if event.item is not None:
             features[self.loaded.item] = event.item
+        if not features:
+            raise DataError(f"event {name!r} names no item and no field that the model reads: see /v1/model")
         stored = Event(name, time, event.label, features)
         if len(stored.features_as_json()) > FEATURES_BYTES:
             raise DataError(f"event {name!r}: its features take more than {FEATURES_BYTES:,} bytes: shorten them")

@@ -2,6 +2,7 @@ import { counted, element } from "./elements.js";
 import { Ranking, agreement, judgeButton, percent, press, thumb } from "./ranking.js";
 import { ask, attempt, latest } from "./server.js";
 
+const REASONS = 2; // said one by one
 const CANDIDATES = 20;
 const POOL = 200; // popular items from which other candidates are drawn
 const FOUND = 6;
@@ -109,7 +110,11 @@ function showRanking(asked, answered, truths) {
     title: titles.get(answer.item),
     label: opinions.get(answer.item) ?? null,
     truth: truths?.get(answer.item) ?? null,
-    reasons: answer.because.slice(0, 2).map(({ event, part }) => {
+    others: {
+      count: Math.max(0, answer.because.length - REASONS),
+      part: answer.because.slice(REASONS).reduce((sum, { part }) => sum + part, 0),
+    },
+    reasons: answer.because.slice(0, REASONS).map(({ event, part }) => {
       const { item, label } = done.get(event);
       return { title: titles.get(item), label, part };
     }),

@@ -11,7 +11,7 @@ export class Ranking {
     this.rows = new Map();
   }
 
-  /** `entries`, the best first: item, title, probability, basis, residual, deviation, reasons, label, truth. */
+  /** `entries`, the best first: item, title, probability, basis, residual, deviation, reasons, others, label, truth. */
   show(entries, { picks = null } = {}) {
     const focused = document.activeElement;
     const before = new Map([...this.rows].map(([item, row]) => [item, { rank: row.rank, top: row.node.offsetTop }]));
@@ -25,8 +25,9 @@ export class Ranking {
       row.node.classList.toggle("last-pick", picks !== null && place + 1 === picks && picks < entries.length);
       rows.set(entry.item, row);
     });
+    for (const [item, row] of this.rows) if (!rows.has(item)) row.node.remove();
     this.rows = rows;
-    this.list.replaceChildren(...[...rows.values()].map((row) => row.node));
+    this.list.append(...[...rows.values()].map((row) => row.node)); // never empty: a short page would scroll up
     if (this.list.contains(focused)) focused.focus({ preventScroll: true });
     if (comparable && !CALM.matches) {
       for (const [item, row] of rows) slide(row.node, before.get(item).top - row.node.offsetTop);
@@ -75,7 +76,7 @@ function fill({ node, parts, rank }, entry, limit, climbed) {
   parts.move.className = `move ${climbed > 0 ? "up" : "down"}`;
   parts.move.textContent = climbed ? `${climbed > 0 ? "▲" : "▼"}${Math.abs(climbed)}` : "";
   parts.title.textContent = entry.title;
-  parts.because.replaceChildren(...because(entry.reasons, entry.truth === null ? "you" : "they"));
+  parts.because.replaceChildren(...because(entry.reasons, entry.others, entry.truth === null ? "you" : "they"));
   parts.probability.textContent = percent(entry.probability);
   fillBar(parts.bar, entry, limit);
   node.classList.toggle("judged", entry.label !== null);
@@ -90,14 +91,18 @@ function fill({ node, parts, rank }, entry, limit, climbed) {
   }
 }
 
-function because(reasons, who) {
-  return reasons.flatMap(({ title, label, part }, place) => [
+/** The largest reasons one by one and the others in one sum, so that what is read adds up to the bar. */
+function because(reasons, others, who) {
+  const said = reasons.flatMap(({ title, label, part }, place) => [
     `${place ? ", " : `because ${who} `}${label ? "liked" : "disliked"} `,
     element("span", { className: "reason" }, title),
     " ",
-    element("b", { className: part < 0 ? "down" : "up" }, signed(part)),
+    weight(part),
   ]);
+  return others.count ? [...said, `, and ${others.count} more `, weight(others.part)] : said;
 }
+
+const weight = (part) => element("b", { className: part < 0 ? "down" : "up" }, signed(part));
 
 export function percent(probability) {
   return `${Math.round(100 * probability)}\u202f%`;
