@@ -1,21 +1,28 @@
 """Where the command line talks: results to standard output, progress and errors to standard error."""
 
 import contextlib
+import resource
+import sys
+import time
 from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from resus.progress import Progress as ProgressCall
+
+LINE_SECONDS = 30.0  # between two lines of a long task where there is no terminal to draw bars on
 
 out = Console(soft_wrap=False)
 err = Console(stderr=True)
@@ -28,12 +35,18 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[ProgressCall]:
-    """One line per task, with an estimate; a task's line stays when the next one begins."""
+    """One line per task, with an estimate; a task's line stays when the next one begins.
+
+    Where standard error is not a terminal, a line when a task begins and one every half minute while it lasts.
+    """
+    if not err.is_terminal:
+        yield _Lines()
+        return
     bars = Progress(
         SpinnerColumn(finished_text="[green]✓"),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
+        _Counted(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
@@ -42,15 +55,55 @@ def progress_bars() -> Iterator[ProgressCall]:
     )
     tasks: dict[str, TaskID] = {}
 
-    def show(task: str, done: int, total: int | None) -> None:
+    def show(task: str, done: int, total: int | None, unit: str = "") -> None:
         if task not in tasks:
-            tasks[task] = bars.add_task(task, total=total)
-            if not err.is_terminal:
-                err.print(f"{task} …")
+            tasks[task] = bars.add_task(task, total=total, unit=unit)
         bars.update(tasks[task], completed=done, total=total)
 
-    if not err.is_terminal:
-        yield show
-        return
     with bars:
         yield show
+
+
+class _Counted(ProgressColumn):
+    """How much is done; where the unit is known, also how fast and the process's peak memory."""
+
+    def render(self, task: Task) -> Text:
+        rate = task.finished_speed or task.speed
+        return Text(_counted(int(task.completed), task.total, task.fields["unit"], rate))
+
+
+class _Lines:
+    """Plain lines, for a log file."""
+
+    def __init__(self) -> None:
+        self._began: dict[str, tuple[float, int]] = {}
+        self._said = 0.0
+
+    def __call__(self, task: str, done: int, total: int | None, unit: str = "") -> None:
+        now = time.monotonic()
+        if task not in self._began:
+            self._began[task] = now, done
+            err.print(f"{task} …", markup=False, highlight=False, soft_wrap=True)
+        elif now - self._said < LINE_SECONDS:
+            return
+        else:
+            then, before = self._began[task]
+            rate = (done - before) / (now - then) if done > before else None
+            left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
+            line = f"{task}: {_counted(done, total, unit, rate)}{left}"
+            err.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._said = now
+
+
+def _counted(done: int, total: float | None, unit: str, rate: float | None) -> str:
+    count = f"{done:,}/{'?' if total is None else format(int(total), ',')}"
+    if not unit:
+        return count
+    speed = f", {rate:,.0f} {unit}/s" if rate else ""
+    return f"{count} {unit}{speed}, peak {peak_memory() / 1e9:.1f} GB"
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had, in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -85,4 +85,4 @@ def _work(requests: Sequence[Request], wanted: Callable[[], bool], progress: Pro
 
 def _told_of(request: Request, progress: Progress) -> Progress:
     """Progress that says which cell it is of."""
-    return lambda task, done, total: progress(f"{request.name}: {task}", done, total)
+    return lambda task, done, total, unit="": progress(f"{request.name}: {task}", done, total, unit)
