@@ -378,7 +378,7 @@ class StoppedError(Exception):
 def test_a_stopped_run_goes_on_to_the_same_model(
     options: dict[str, Any], stop_at: str, log: InteractionLog, tmp_path: Path
 ) -> None:
-    def stop(task: str, done: int, total: int | None) -> None:
+    def stop(task: str, done: int, total: int | None, unit: str = "") -> None:
         if task.startswith(stop_at):
             raise StoppedError
 
@@ -400,7 +400,7 @@ def test_a_stopped_run_goes_on_to_the_same_model(
 
 
 def test_a_run_on_another_predictor_is_another_run(model: Resus, log: InteractionLog, tmp_path: Path) -> None:
-    def stop(task: str, done: int, total: int | None) -> None:
+    def stop(task: str, done: int, total: int | None, unit: str = "") -> None:
         raise StoppedError
 
     with pytest.raises(StoppedError):

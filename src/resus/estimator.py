@@ -22,6 +22,7 @@ from resus.model import ResidualModel
 from resus.prediction import predict
 from resus.progress import Progress, silent
 from resus.trainer import Trained, forget_checkpoints, split_of, train
+from resus.training.crew import Alone, Crew
 from resus.validation import checked
 
 
@@ -91,11 +92,13 @@ class Resus:
         resume: bool = False,
         predictor_from: "Resus | None" = None,
         progress: Progress = silent,
+        crew: Crew | None = None,
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
-        With a `folder`, everything is kept there and a killed run can resume.
+        With a `folder`, everything is kept there and a killed run can resume. A `crew` trains it in several processes.
         """
+        crew = crew or Alone()
         path = Path(log) if isinstance(log, str | Path) else None
         opened = _as_log(log, schema)
         if self._overrides is not None:
@@ -104,7 +107,9 @@ class Resus:
         if kept is not None and (kept / FACTS).is_file():
             return self._take_finished(kept, opened, resume)
         pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
-        self._trained = train(self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress)
+        self._trained = train(
+            self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress, crew=crew
+        )
         self._features = opened.features
         self._log_facts = {
             "name": opened.name,
@@ -112,9 +117,10 @@ class Resus:
             "path": str(path.resolve()) if path else None,
             "schema": opened.manifest.get("schema"),
         }
-        if kept is not None:
+        if kept is not None and crew.rank == 0:
             self.save(kept)
             forget_checkpoints(kept)
+        crew.wait()
         return self
 
     def evaluate(

@@ -20,6 +20,7 @@ from resus.data.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
+from resus.episodes.tensors import Rows
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.metrics import auc
 from resus.evaluation.scoring import score_prefixes
@@ -28,10 +29,15 @@ from resus.model import ResidualModel
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.progress import Progress, silent
+from resus.training.basis import keep_logits
 from resus.training.checkpoint import load_tensors, save_tensors
+from resus.training.crew import Alone, Crew
 from resus.training.loop import Keeper, Schedule
 from resus.training.metatrain import metatrain
 from resus.training.pretrain import pretrain
+from resus.training.shares import users_of
+
+Floats = npt.NDArray[np.float32]
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -60,17 +66,19 @@ def train(
     resume: bool = False,
     pretrained: AnyPredictor | None = None,
     progress: Progress = silent,
+    crew: Crew | None = None,
 ) -> Trained:
     """Train on the training users, choose epochs on the validation users, never look at the test users.
 
     With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is.
+    A `crew` trains one model in several processes that see the same folder.
     """
     if pretrained is not None and not config.predictor.pretrain:
         raise ConfigError(
             "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
         )
     check_log(config, log)
-    run = _Run(config, log, folder, progress)
+    run = _Run(config, log, folder, progress, crew or Alone())
     run.open(resume, pretrained)
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
@@ -90,7 +98,7 @@ def train_predictor(
 ) -> tuple[AnyPredictor, list[dict[str, Any]]]:
     """Ψ alone, the same that `train` would begin with, and how it came about; an unfinished one is gone on with."""
     check_log(config, log)
-    run = _Run(config, log, folder, progress)
+    run = _Run(config, log, folder, progress, Alone())
     run.open(True, None)
     torch.manual_seed(config.seed)
     predictor = build_predictor(config, log.features)
@@ -111,10 +119,12 @@ class _Run:
     log: InteractionLog
     folder: Path | None
     progress: Progress
+    crew: Crew
 
     def __post_init__(self) -> None:
         self.split = split_of(self.config, self.log)
         self.histories: dict[str, list[dict[str, Any]]] = {}
+        self.validations = 0
         self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
         self.sampler = EpisodeSampler(
             self.log,
@@ -133,19 +143,22 @@ class _Run:
 
     def open(self, resume: bool, pretrained: AnyPredictor | None) -> None:
         """Start a run folder, or go on in one; never mix two runs."""
-        if self.folder is None:
-            return
-        path = self.folder / CHECKPOINTS / CLAIM
+        if self.folder is not None and self.crew.rank == 0:
+            self._claim(self.folder, resume, pretrained)
+        self.crew.wait()
+
+    def _claim(self, folder: Path, resume: bool, pretrained: AnyPredictor | None) -> None:
+        path = folder / CHECKPOINTS / CLAIM
         claim = {"fingerprint": self.fingerprint, "predictor_from": _hash_of(pretrained) if pretrained else None}
         if not path.is_file():
             write_json(path, claim)
         elif not resume:
             raise ArtifactError(
-                f"{self.folder} holds an unfinished run: go on with --resume, or choose another folder with --out"
+                f"{folder} holds an unfinished run: go on with --resume, or choose another folder with --out"
             )
         elif read_json(path) != claim:
             raise ArtifactError(
-                f"{self.folder} holds an unfinished run with other settings or other data: "
+                f"{folder} holds an unfinished run with other settings or other data: "
                 "use the same ones, or choose another folder with --out"
             )
 
@@ -169,25 +182,27 @@ class _Run:
 
     def learn_residuals(self, model: ResidualModel, predictor: AnyPredictor) -> None:
         """Ψ is frozen, so its logits are computed once; those of test users stay unknown."""
-        basis = np.full(self.log.n_rows, np.nan, dtype=np.float32)
-        for users in (self.split.train, self.split.validation):
-            rows = self.log.rows_of(users)
-            basis[rows] = logits_of_rows(predictor, self.log, rows)
-        held_out = basis[self.validation.rows]
-        self._metatrain(model, basis, lambda: held_out)
+        users = np.concatenate([self.split.train, self.split.validation])
+        rows = self.log.rows_of(np.sort(users[self.crew.owns(users)]))
+        share = "" if self.crew.size == 1 else f"-{self.crew.rank}-of-{self.crew.size}"
+        path = self.folder / CHECKPOINTS / f"basis{share}.npy" if self.folder else None
+        basis = keep_logits(predictor, self.log, rows, path, self.progress)
+        self._metatrain(model, basis, lambda rows: basis[rows])
 
     def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
         assert isinstance(predictor, NeuralPredictor)
-        self._metatrain(model, predictor, lambda: logits_of_rows(predictor, self.log, self.validation.rows))
+        self._metatrain(model, predictor, lambda rows: logits_of_rows(predictor, self.log, rows))
 
-    def _metatrain(self, model: ResidualModel, basis: Any, validation_basis: Any) -> None:
+    def _metatrain(
+        self, model: ResidualModel, basis: Floats | NeuralPredictor, basis_of: Callable[[Rows], Floats]
+    ) -> None:
         chosen = self.config.training
         state = metatrain(
             model,
             basis,
             self.log,
             self.sampler,
-            self._schedule("residuals", chosen, lambda: self._validation_auc(model, validation_basis())),
+            self._schedule("residuals", chosen, lambda: self._validation_auc(model, basis_of)),
             learning_rate=chosen.learning_rate,
             scalar_learning_rate=chosen.scalar_learning_rate,
         )
@@ -203,20 +218,33 @@ class _Run:
             keeper=self._keeper(stage),
             progress=self.progress,
             report=lambda history: self._record(stage, history),
+            crew=self.crew,
         )
 
-    def _validation_auc(self, model: ResidualModel, basis: npt.NDArray[np.float32]) -> float:
+    def _validation_auc(self, model: ResidualModel, basis_of: Callable[[Rows], Floats]) -> float:
         """The mean AUC over all support sizes but 0, as the stages weigh them."""
         sizes = self.config.evaluation.sizes[1:]
-        logits = score_prefixes(model, self.log, self.validation, basis, sizes)
+        own = self.crew.owns(self.validation.users)
+        users = self.validation.part(own)
+        self.validations += 1
+        task = f"residuals, validation {self.validations}"
+        basis = basis_of(users.rows)
+        logits = score_prefixes(model, self.log, users, basis, sizes, progress=self.progress, task=task)
+        if not own.all():
+            everyone = np.zeros((len(self.validation.rows), len(sizes)), dtype=np.float32)
+            everyone[np.repeat(own, self.validation.lengths)] = logits
+            logits = self.crew.combine(everyone)
         labels, positions = self.log.labels[self.validation.rows], self.validation.positions
         if not np.isfinite(logits).all():
             return float("nan")
         aucs = [auc(labels[positions >= k], logits[positions >= k, j]) for j, k in enumerate(sizes)]
         return float(np.nanmean(aucs))
 
-    def _predictor_auc(self, predictor: NeuralPredictor, rows: npt.NDArray[np.int64]) -> float:
-        logits = logits_of_rows(predictor, self.log, rows)
+    def _predictor_auc(self, predictor: NeuralPredictor, rows: Rows) -> float:
+        own = self.crew.owns(users_of(self.log, rows))
+        logits = np.zeros(len(rows), dtype=np.float32)
+        logits[own] = logits_of_rows(predictor, self.log, rows[own])
+        logits = self.crew.combine(logits)
         return auc(self.log.labels[rows], logits) if np.isfinite(logits).all() else float("nan")
 
     def _refuse_one_label(self) -> None:
@@ -229,7 +257,15 @@ class _Run:
                 f"{smallest} rows: give more or longer users, or other 'split.ratios'"
             )
 
-    def _boost(self, predictor: GradientBoosting, rows: Any, held_out: Any) -> None:
+    def _boost(self, predictor: GradientBoosting, rows: Rows, held_out: Rows) -> None:
+        """Trees are grown by one worker; the others take them from its checkpoint."""
+        if self.crew.rank:
+            self.crew.wait()
+        self._boost_or_load(predictor, rows, held_out)
+        if not self.crew.rank:
+            self.crew.wait()
+
+    def _boost_or_load(self, predictor: GradientBoosting, rows: Rows, held_out: Rows) -> None:
         keeper = self._keeper("predictor")
         if keeper and keeper.path.exists():
             tensors, facts = load_tensors(keeper.path)
@@ -253,7 +289,7 @@ class _Run:
     def _record(self, stage: str, history: list[dict[str, Any]]) -> None:
         """`metrics.jsonl` is rewritten whole, so a resumed run repeats no line."""
         self.histories[stage] = history
-        if self.folder is not None:
+        if self.folder is not None and self.crew.rank == 0:
             write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in self.history))
 
 

@@ -179,7 +179,7 @@ def test_a_run_that_was_cut_off_goes_on_with_its_memories(tmp_path: Path) -> Non
     whole, cut, resumed = MAMO(), MAMO(), MAMO()
     whole.fit(Task(log(), resolve(TINY)))
 
-    def stop_in_the_second_epoch(task: str, done: int, total: int | None) -> None:
+    def stop_in_the_second_epoch(task: str, done: int, total: int | None, unit: str = "") -> None:
         if "epoch 2" in task:
             raise KeyboardInterrupt
 

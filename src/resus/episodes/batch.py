@@ -27,14 +27,24 @@ class EpisodeBatch:
     def n_users(self) -> int:
         return len(self.lengths)
 
+    def part(self, chosen: npt.NDArray[np.bool_]) -> "EpisodeBatch":
+        """Only some of the users."""
+        rows = self.rows[np.repeat(chosen, self.lengths)]
+        return EpisodeBatch(rows, self.lengths[chosen], self.support_sizes[chosen])
+
+    @property
+    def n_queries(self) -> int:
+        return len(self.rows) - int(self.support_sizes.sum())
+
     @cached_property
-    def _starts(self) -> npt.NDArray[np.int64]:
+    def starts(self) -> npt.NDArray[np.int64]:
+        """Of each user, the place of its first row."""
         return np.cumsum(self.lengths) - self.lengths
 
     @cached_property
     def _place(self) -> npt.NDArray[np.int64]:
         """Of each row, its place among its user's rows."""
-        return np.arange(len(self.rows)) - np.repeat(self._starts, self.lengths)
+        return np.arange(len(self.rows)) - np.repeat(self.starts, self.lengths)
 
     @cached_property
     def _is_query(self) -> npt.NDArray[np.bool_]:
@@ -50,7 +60,7 @@ class EpisodeBatch:
     def support(self) -> Tensor:
         """`[U, S]`: places in `rows`; an empty slot points at its user's first row."""
         slots = np.arange(self.mask.shape[1])[None, :]
-        return torch.from_numpy(self._starts[:, None] + np.where(self.mask.numpy(), slots, 0))
+        return torch.from_numpy(self.starts[:, None] + np.where(self.mask.numpy(), slots, 0))
 
     @cached_property
     def query(self) -> Tensor:

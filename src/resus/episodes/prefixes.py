@@ -28,6 +28,11 @@ class OrderedUsers:
         rows = order_rows(log, users, np.random.default_rng([seed, 3]))
         return cls(users, log.lengths[users], rows)
 
+    def part(self, chosen: npt.NDArray[np.bool_]) -> "OrderedUsers":
+        """Only some of the users."""
+        rows = self.rows[np.repeat(chosen, self.lengths)]
+        return OrderedUsers(self.users[chosen], self.lengths[chosen], rows)
+
     @property
     def positions(self) -> npt.NDArray[np.int64]:
         """Of each row, how many events its user had before it: the largest support it can be a query of."""
@@ -35,9 +40,14 @@ class OrderedUsers:
         return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
 
     def tiles(self, slots: int) -> Iterator["Tile"]:
-        """Users from short to long; a tile holds about `TILE_ROWS` padded rows and no more than it has room for."""
+        """Users from short to long; a tile holds about `TILE_ROWS` padded rows and no more than it has room for.
+
+        A user who does not fit into one comes in several, each with the first `slots` rows and some of the others.
+        """
         starts = np.cumsum(self.lengths) - self.lengths
+        room = max(TILE_ROWS, 2 * slots)
         by_length = np.argsort(self.lengths, kind="stable")
+        by_length, long = np.split(by_length, [np.searchsorted(self.lengths[by_length], room, side="right")])
         first = 0
         while first < len(by_length):
             last = first + 1
@@ -46,20 +56,28 @@ class OrderedUsers:
             members = by_length[first:last]
             yield Tile(starts[members], self.lengths[members])
             first = last
+        for user in long:
+            for skip in range(0, int(self.lengths[user]) - slots, room - slots):
+                length = min(room, self.lengths[user] - skip)
+                yield Tile(starts[[user]], np.array([length]), head=slots, skip=skip)
 
 
 @dataclass(frozen=True, eq=False)
 class Tile:
-    """Some users' rows, as places in `OrderedUsers.rows`."""
+    """Some users' rows, as places in `OrderedUsers.rows`; after `head` of them, `skip` are left out."""
 
     starts: npt.NDArray[np.int64]
     lengths: npt.NDArray[np.int64]
+    head: int = 0
+    skip: int = 0
 
     @property
     def places(self) -> npt.NDArray[np.int64]:
         """`[n]`: the rows of these users, user by user."""
         within = np.cumsum(self.lengths) - self.lengths
         places: npt.NDArray[np.int64] = np.arange(self.lengths.sum()) + np.repeat(self.starts - within, self.lengths)
+        if self.skip:
+            places[self.head :] += self.skip
         return places
 
     @property

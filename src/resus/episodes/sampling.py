@@ -39,6 +39,12 @@ class EpisodeSampler:
                 f"training.support_sizes is 'observed', but no user has at most {self.max_size} events: use 'uniform'"
             )
 
+    @property
+    def n_rows(self) -> int:
+        """Of one epoch."""
+        lengths = self.log.lengths[self.users]
+        return int(lengths[lengths > 1].sum())
+
     def epoch(self, number: int) -> "Epoch":
         """All batches of one epoch; the same number gives the same batches."""
         random = np.random.default_rng([self.seed, 2, number])

@@ -48,20 +48,21 @@ def evaluate(
         sizes=sizes,
         logits={},
     )
-    for done, (name, (predictor_name, predictor, model)) in enumerate(models.items()):
-        progress("scoring every support size", done, len(models))
-        basis = logits_of_rows(predictor, log, ordered.rows)
+    for name, (predictor_name, predictor, model) in models.items():
+        basis = logits_of_rows(predictor, log, ordered.rows, progress=progress, task=f"{name}: basis logits")
         if predictor_name is not None and predictor_name not in scored.logits:
             scored.logits[predictor_name] = basis[:, None]
-        scored.logits[name] = score_prefixes(model, log, ordered, basis, sizes)
+        task = f"{name}: every support size"
+        scored.logits[name] = score_prefixes(model, log, ordered, basis, sizes, progress=progress, task=task)
     truths = {"oracle": log.truth, "crowd": log.crowd}
     for name, truth in truths.items():
         if truth is not None:
             scored.logits[name] = _logit(truth[ordered.rows])[:, None]
     base = base or names[0]
     oracle, crowd = (name if truth is not None else None for name, truth in truths.items())
+    progress("measuring", 0, None)
     measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
-    progress("scoring every support size", len(models), len(models))
+    progress("measuring", len(scored.logits), len(scored.logits))
     return Results(
         log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
         protocol=config.protocol,

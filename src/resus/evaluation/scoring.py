@@ -10,6 +10,7 @@ from resus.data.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.model import ResidualModel
+from resus.progress import Progress, silent
 
 
 @torch.no_grad()
@@ -19,12 +20,16 @@ def score_prefixes(
     ordered: OrderedUsers,
     basis: npt.NDArray[np.float32],
     sizes: Sequence[int],
+    *,
+    progress: Progress = silent,
+    task: str = "scoring every support size",
 ) -> npt.NDArray[np.float32]:
     """Logits `[N, len(sizes)]` of the users' rows given `basis`, Ψ's logits of the same rows.
 
     Column j of a row rests on its user's first sizes[j] events, and is to be read only for rows after those.
     """
     logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
+    done = 0
     for tile in ordered.tiles(slots=max(sizes)):
         places = tile.places
         rows = ordered.rows[places]
@@ -33,4 +38,6 @@ def score_prefixes(
         residuals = torch.from_numpy(log.labels[rows]) - own_basis.sigmoid()
         added = model.added_by_prefixes(tile.pad(encoded), tile.pad(residuals), torch.from_numpy(tile.lengths), sizes)
         logits[places] = (own_basis.unsqueeze(1) + added[tile.filled]).numpy()
+        done += len(places) - (tile.head if tile.skip else 0)
+        progress(task, done, len(logits), "rows")
     return logits

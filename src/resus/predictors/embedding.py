@@ -1,6 +1,6 @@
 """One vector per field."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -18,9 +18,11 @@ class FieldEmbedding(nn.Module):
         self.n_fields = len(column_counts)
         self.table = nn.Parameter(torch.empty(n_ids, dim))
         nn.init.normal_(self.table, std=std)
+        self.lookup: Callable[[Tensor], Tensor] | None = None  # of an optimizer that updates row by row
 
     def forward(self, features: Features) -> Tensor:
-        vectors = functional.embedding(features.ids, self.table)
+        by_rows = self.lookup is not None and torch.is_grad_enabled()
+        vectors = self.lookup(features.ids) if by_rows else functional.embedding(features.ids, self.table)  # type: ignore[misc]
         if features.weights is not None:
             vectors = vectors * features.weights.unsqueeze(-1)
         if len(self.column_counts) == vectors.shape[1]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from resus.data.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
+from resus.progress import Progress, silent
 
 SCORING_ROWS = 2048
 
@@ -41,7 +42,12 @@ class NeuralPredictor(nn.Module):
 
 
 def logits_of_rows(
-    predictor: Predictor, log: InteractionLog, rows: npt.NDArray[np.int64] | None = None
+    predictor: Predictor,
+    log: InteractionLog,
+    rows: npt.NDArray[np.int64] | None = None,
+    *,
+    progress: Progress = silent,
+    task: str = "basis logits",
 ) -> npt.NDArray[np.float32]:
     """Ψ of some rows of a log (default: all), in tiles."""
     rows = np.arange(log.n_rows) if rows is None else rows
@@ -49,4 +55,5 @@ def logits_of_rows(
     for start in range(0, len(rows), SCORING_ROWS):
         tile = rows[start : start + SCORING_ROWS]
         logits[start : start + len(tile)] = predictor.logits(features_of(log, tile)).numpy()
+        progress(task, start + len(tile), len(rows), "rows")
     return logits

@@ -1,4 +1,4 @@
-"""The state of an unfinished stage in one file, replaced whole after every epoch: a killed run goes on from there."""
+"""The state of an unfinished stage in one file, replaced whole from time to time: a killed run goes on from there."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from resus.errors import ArtifactError
 from resus.files import atomic_path
+from resus.training.rowwise_adam import RowwiseAdam
 
 
 @dataclass
@@ -19,6 +20,9 @@ class StageState:
     """Everything besides the weights that a stage needs to go on."""
 
     epoch: int = 0
+    batch: int = 0  # of the epoch under way
+    loss: float = 0.0  # summed over its batches so far
+    seconds: float = 0.0  # spent on them
     best_epoch: int = 0
     best_auc: float = float("-inf")
     finished: bool = False
@@ -27,10 +31,9 @@ class StageState:
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
     """Tensors with JSON facts in the header, whole or not at all."""
-    packed = {name: tensor.detach().contiguous().clone() for name, tensor in tensors.items()}
-    content = safetensors.torch.save(packed, metadata={"resus": json.dumps(facts)})
+    packed = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as aside:
-        aside.write_bytes(content)
+        safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -60,6 +63,8 @@ def save_checkpoint(
     tensors |= {f"best.{name}": tensor for name, tensor in best.items()}
     for number, entries in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": torch.as_tensor(value) for name, value in entries.items()}
+    if isinstance(optimizer, RowwiseAdam):
+        tensors |= {f"tables.{name}": tensor for name, tensor in optimizer.table_state().items()}
     save_tensors(path, tensors, {"state": asdict(state), "fingerprint": fingerprint})
 
 
@@ -72,7 +77,7 @@ def load_checkpoint(
         raise ArtifactError(
             f"{path} belongs to a run with other settings or other data: use the same ones, or start afresh elsewhere"
         )
-    parts: dict[str, dict[str, Tensor]] = {"module": {}, "best": {}, "optimizer": {}}
+    parts: dict[str, dict[str, Tensor]] = {"module": {}, "best": {}, "optimizer": {}, "tables": {}}
     for name, tensor in tensors.items():
         part, _, rest = name.partition(".")
         parts[part][rest] = tensor
@@ -82,4 +87,6 @@ def load_checkpoint(
         number, _, entry = name.partition(".")
         entries.setdefault(int(number), {})[entry] = tensor
     optimizer.load_state_dict({"state": entries, "param_groups": optimizer.state_dict()["param_groups"]})
+    if isinstance(optimizer, RowwiseAdam):
+        optimizer.load_table_state(parts["tables"])
     return StageState(**facts["state"]), parts["best"]

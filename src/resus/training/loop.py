@@ -1,8 +1,9 @@
-"""One training stage: epochs of batches, early stopping on a validation score, a checkpoint after each epoch."""
+"""One training stage: epochs of batches, early stopping on a validation score, a checkpoint now and then."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from resus.errors import TrainingError
 from resus.progress import Progress, silent
 from resus.training.checkpoint import StageState, load_checkpoint, save_checkpoint
+from resus.training.crew import Alone, Crew
+from resus.training.rowwise_adam import RowwiseAdam
 
 Batch = TypeVar("Batch")
 Yielded = TypeVar("Yielded", covariant=True)
@@ -28,10 +31,11 @@ class Batches(Protocol[Yielded]):
 
 @dataclass(frozen=True)
 class Keeper:
-    """Where a stage keeps its checkpoint, and of which run it is."""
+    """Where a stage keeps its checkpoint, of which run it is, and how often one is written within an epoch."""
 
     path: Path
     fingerprint: str
+    seconds: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Schedule:
     keeper: Keeper | None = None
     progress: Progress = silent
     report: Report | None = None
+    crew: Crew = field(default_factory=Alone)
 
 
 def run_stage(
@@ -55,61 +60,104 @@ def run_stage(
     *,
     batches: Callable[[int], Batches[Batch]],
     loss: Callable[[Batch], Tensor],
+    rows: int | None = None,
 ) -> StageState:
-    """Train until the validation score has not grown for `patience` epochs; leave the best weights in `module`."""
-    keeper = schedule.keeper
-    state, best = StageState(best_auc=schedule.start), _copy(module)
-    if keeper and keeper.path.exists():
-        state, best = load_checkpoint(keeper.path, module, optimizer, keeper.fingerprint)
+    """Train until the validation score has not grown for `patience` epochs; leave the best weights in `module`.
+
+    `rows`, those of an epoch, are what progress counts where they are given.
+    """
+    stage = _Stage(name, module, optimizer, schedule, loss, rows)
+    stage.load()
+    state = stage.state
     while not state.finished:
-        began = time.perf_counter()
-        task = f"{name}, epoch {state.epoch + 1} of at most {schedule.epochs}"
-        mean_loss = _run_epoch(task, module, optimizer, batches(state.epoch), loss, schedule.progress)
+        stage.run_epoch(batches(state.epoch))
+    if isinstance(optimizer, RowwiseAdam):
+        optimizer.release()
+    module.load_state_dict(stage.best)
+    module.eval()  # also where a finished stage was only loaded
+    return state
+
+
+class _Stage:
+    """A stage under way."""
+
+    def __init__(
+        self,
+        name: str,
+        module: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        loss: Callable[[Any], Tensor],
+        rows: int | None,
+    ) -> None:
+        self.name, self.module, self.optimizer, self.schedule = name, module, optimizer, schedule
+        self.loss, self.rows = loss, rows
+        self.state = StageState(best_auc=schedule.start)
+        self.best = _copy(module)
+
+    def load(self) -> None:
+        keeper = self.schedule.keeper
+        if keeper and keeper.path.exists():
+            self.state, self.best = load_checkpoint(keeper.path, self.module, self.optimizer, keeper.fingerprint)
+        self.schedule.crew.wait()  # nobody goes on, and writes, before everyone has read
+
+    def save(self) -> None:
+        keeper = self.schedule.keeper
+        if keeper and self.schedule.crew.rank == 0:
+            save_checkpoint(keeper.path, self.state, self.module, self.best, self.optimizer, keeper.fingerprint)
+
+    def run_epoch(self, batches: Batches[Any]) -> None:
+        state, schedule = self.state, self.schedule
+        began = time.perf_counter() - state.seconds
+        task = f"{self.name}, epoch {state.epoch + 1} of at most {schedule.epochs}"
+        mean_loss = self._train(task, batches, began)
         score = schedule.validate()
-        state.epoch += 1
+        state.epoch, state.batch, state.loss, state.seconds = state.epoch + 1, 0, 0.0, 0.0
         _check_finite(task, torch.tensor(score))
         if score > state.best_auc:
-            state.best_auc, state.best_epoch, best = score, state.epoch, _copy(module)
+            state.best_auc, state.best_epoch, self.best = score, state.epoch, _copy(self.module)
         state.finished = state.epoch >= schedule.epochs or state.epoch - state.best_epoch >= schedule.patience
         state.history.append(
             {
-                "stage": name,
+                "stage": self.name,
                 "epoch": state.epoch,
                 "loss": mean_loss,
                 "validation_auc": score,
                 "seconds": round(time.perf_counter() - began, 3),
             }
         )
-        if keeper:
-            save_checkpoint(keeper.path, state, module, best, optimizer, keeper.fingerprint)
+        self.save()
         if schedule.report:
             schedule.report(state.history)
-    module.load_state_dict(best)
-    module.eval()  # also where a finished stage was only loaded
-    return state
 
+    def _train(self, task: str, batches: Batches[Any], began: float) -> float:
+        state, schedule, total = self.state, self.schedule, torch.tensor(self.state.loss)
+        self.module.train()
+        saved = time.perf_counter()
+        for done, batch in enumerate(itertools.islice(batches, state.batch, None), start=state.batch + 1):
+            self.optimizer.zero_grad(set_to_none=True)
+            value = self.loss(batch)
+            _check_finite(task, value)
+            value.backward()  # type: ignore[no-untyped-call]
+            total += schedule.crew.share(self.optimizer, value.detach())
+            self.optimizer.step()
+            self._tell(task, done, len(batches))
+            now = time.perf_counter()
+            if schedule.keeper and now - saved >= schedule.keeper.seconds and done < len(batches):
+                state.batch, state.loss, state.seconds = done, float(total), now - began
+                self.save()
+                saved = time.perf_counter()
+        if isinstance(self.optimizer, RowwiseAdam):
+            self.optimizer.settle()
+        self.module.eval()
+        _check_finite(task, *self.module.parameters())
+        return float(total) / len(batches)
 
-def _run_epoch(
-    task: str,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batches: Batches[Batch],
-    loss: Callable[[Batch], Tensor],
-    progress: Progress,
-) -> float:
-    module.train()
-    total = torch.zeros(())
-    for done, batch in enumerate(batches, start=1):
-        optimizer.zero_grad(set_to_none=True)
-        value = loss(batch)
-        _check_finite(task, value)
-        value.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        total += value.detach()
-        progress(task, done, len(batches))
-    module.eval()
-    _check_finite(task, *module.parameters())
-    return float(total) / len(batches)
+    def _tell(self, task: str, done: int, batches: int) -> None:
+        if self.rows is None:
+            self.schedule.progress(task, done, batches)
+        else:
+            self.schedule.progress(task, self.rows * done // batches, self.rows, "rows")
 
 
 def _check_finite(task: str, *values: Tensor) -> None:

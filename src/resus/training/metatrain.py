@@ -14,6 +14,8 @@ from resus.model import ResidualModel
 from resus.predictors.neural import NeuralPredictor
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
+from resus.training.rowwise_adam import adam_of
+from resus.training.shares import no_loss, own_episodes
 
 
 def metatrain(
@@ -34,19 +36,22 @@ def metatrain(
     if isinstance(basis, NeuralPredictor):
         trained = nn.ModuleDict({"model": model, "predictor": basis})
 
-    def loss(batch: EpisodeBatch) -> Tensor:
+    def loss(whole: EpisodeBatch) -> Tensor:
+        batch = own_episodes(schedule.crew, log, whole)
+        if not batch.n_queries:
+            return no_loss()
         features, labels = features_of(log, batch.rows), labels_of(log, batch.rows)
         own = basis(features) if isinstance(basis, NeuralPredictor) else torch.from_numpy(basis[batch.rows])
         logits = model(batch, features, own, labels)
-        return functional.binary_cross_entropy_with_logits(logits, labels.index_select(0, batch.query))
+        mean = functional.binary_cross_entropy_with_logits(logits, labels.index_select(0, batch.query))
+        return mean if batch is whole else mean * (batch.n_queries / whole.n_queries)
 
     scalars = [parameter for parameter in trained.parameters() if parameter.requires_grad and parameter.dim() == 0]
     scalars += list(model.fusion.parameters())
     apart = {id(parameter) for parameter in scalars}
     rest = [parameter for parameter in trained.parameters() if parameter.requires_grad and id(parameter) not in apart]
-    optimizer = torch.optim.Adam(
-        [{"params": rest, "lr": learning_rate}, {"params": scalars, "lr": scalar_learning_rate}], fused=True
-    )
+    groups = [{"params": rest, "lr": learning_rate}, {"params": scalars, "lr": scalar_learning_rate}]
+    optimizer = adam_of(trained, groups, table_rate=learning_rate)
     return run_stage(
         "residuals",
         trained,
@@ -54,4 +59,5 @@ def metatrain(
         schedule,
         batches=sampler.epoch,
         loss=loss,
+        rows=sampler.n_rows,
     )

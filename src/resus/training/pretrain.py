@@ -12,6 +12,8 @@ from resus.episodes.tensors import features_of, labels_of
 from resus.predictors.neural import NeuralPredictor
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
+from resus.training.rowwise_adam import adam_of
+from resus.training.shares import no_loss, own_rows
 
 Rows = npt.NDArray[np.int64]
 
@@ -33,13 +35,19 @@ def pretrain(
         return np.split(shuffled, range(batch_size, len(shuffled), batch_size))
 
     def loss(batch: Rows) -> torch.Tensor:
-        return functional.binary_cross_entropy_with_logits(predictor(features_of(log, batch)), labels_of(log, batch))
+        own = own_rows(schedule.crew, log, batch)
+        if not len(own):
+            return no_loss()
+        logits, labels = predictor(features_of(log, own)), labels_of(log, own)
+        mean = functional.binary_cross_entropy_with_logits(logits, labels)
+        return mean if len(own) == len(batch) else mean * (len(own) / len(batch))
 
     return run_stage(
         "predictor",
         predictor,
-        torch.optim.Adam(predictor.parameters(), lr=learning_rate, fused=True),
+        adam_of(predictor, [{"params": list(predictor.parameters()), "lr": learning_rate}], table_rate=learning_rate),
         schedule,
         batches=batches,
         loss=loss,
+        rows=len(rows),
     )

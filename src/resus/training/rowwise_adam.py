@@ -1,0 +1,199 @@
+"""Adam whose cost does not grow with the number of features: only the embedding rows of a batch are touched.
+
+Plain Adam moves every row at every step, for the momentum of a row outlives its gradients. The rule here: a row that a
+batch does not use is left alone, and what Adam would have done to it meanwhile is made up for before it is next read.
+With gradients of zero, m and v decay by β₁ⁿ and β₂ⁿ in n steps, and the row moves by
+
+    α · m/√v · Σ_{j=1..n} rʲ c(t+j)    with r = β₁/√β₂ and c(s) = √(1−β₂ˢ) / (1−β₁ˢ),
+
+a sum of scalars that is the same for all rows: T(t) − rⁿ T(t+n), where T(t) is its tail to infinity. So the result is
+plain Adam's up to rounding (ε is taken as it is in the middle of the sum), for every row and at every step, and small
+tables may as well be trained the plain way.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from resus.predictors.embedding import FieldEmbedding
+
+Ints = npt.NDArray[np.integer[Any]]
+
+LARGE = 100_000  # rows of a table from which on touching few of them is cheaper than touching all
+BETAS = (0.9, 0.999)
+EPSILON = 1e-8
+_RATIO = BETAS[0] / math.sqrt(BETAS[1])
+_TAIL = 400  # terms after which rʲ is nothing in double precision
+_AHEAD = 4096  # steps for which T is made at once
+
+
+class RowwiseAdam(torch.optim.Adam):
+    """Adam over parameter groups; the large ones among `tables` are taken out of them and updated row by row."""
+
+    def __init__(
+        self,
+        groups: Iterable[dict[str, Any]],
+        tables: Iterable[FieldEmbedding],
+        *,
+        table_rate: float,
+        large: int = LARGE,
+    ) -> None:
+        self.tables = [_Rows(table, table_rate) for table in tables if len(table.table) >= large]
+        apart = {id(rows.embedding.table) for rows in self.tables}
+        kept = [{**group, "params": [p for p in group["params"] if id(p) not in apart]} for group in groups]
+        super().__init__(kept, betas=BETAS, eps=EPSILON, fused=True)
+        for rows in self.tables:
+            rows.embedding.lookup = rows.lookup
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        super().zero_grad(set_to_none)
+        for rows in self.tables:
+            rows.forget_uses()
+
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        super().step(closure)
+        for rows in self.tables:
+            rows.step()
+
+    def settle(self) -> None:
+        """Bring every row to where plain Adam has it: before the tables are read by anyone else."""
+        for rows in self.tables:
+            rows.catch_up(np.arange(len(rows.embedding.table)))
+
+    def release(self) -> None:
+        """Give the tables back to plain look-ups."""
+        self.settle()
+        for rows in self.tables:
+            rows.embedding.lookup = None
+
+    def table_state(self) -> dict[str, Tensor]:
+        """What the tables need to go on, beside their weights."""
+        return {f"{n}.{name}": tensor for n, rows in enumerate(self.tables) for name, tensor in rows.state().items()}
+
+    def load_table_state(self, state: dict[str, Tensor]) -> None:
+        for n, rows in enumerate(self.tables):
+            rows.load({name: state[f"{n}.{name}"] for name in rows.state()})
+
+
+def adam_of(module: nn.Module, groups: Iterable[dict[str, Any]], *, table_rate: float) -> RowwiseAdam:
+    """Adam for a network whatever the size of its embedding tables."""
+    tables = [part for part in module.modules() if isinstance(part, FieldEmbedding)]
+    return RowwiseAdam(groups, tables, table_rate=table_rate)
+
+
+class _Rows:
+    """One table's moments, and of each row the step up to which it is done."""
+
+    def __init__(self, embedding: FieldEmbedding, rate: float) -> None:
+        self.embedding, self.rate = embedding, rate
+        table = embedding.table.detach()
+        self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
+        self.done = np.zeros(len(table), dtype=np.int32)
+        self.steps = 0
+        self.uses: list[tuple[Ints, Tensor]] = []
+        self._shared: tuple[Ints, Tensor] | None = None
+        self._slot = np.zeros(len(table), dtype=np.int32)  # scratch of `_distinct`
+        self._tails = _tails(_AHEAD)
+
+    def lookup(self, ids: Tensor) -> Tensor:
+        """`[N, C]` ids → `[N, C, E]` vectors; their gradient arrives at a small leaf of the distinct rows."""
+        flat = ids.numpy().reshape(-1)
+        rows, places = self._distinct(flat)
+        self.catch_up(rows)
+        values = self.embedding.table.detach()[torch.from_numpy(rows)].requires_grad_()
+        self.uses.append((rows, values))
+        return functional.embedding(torch.from_numpy(places).view(ids.shape), values)
+
+    def forget_uses(self) -> None:
+        self.uses.clear()
+        self._shared = None
+
+    def gradients(self) -> tuple[Ints, Tensor]:
+        """The rows that were used since the last step, and the gradient of each; a row may come several times."""
+        used = [(rows, values.grad) for rows, values in self.uses if values.grad is not None]
+        rows = np.concatenate([np.empty(0, dtype=np.int32), *(rows for rows, _ in used)])
+        nothing = torch.empty(0, self.embedding.table.shape[1])
+        return rows, torch.cat([nothing, *(gradient for _, gradient in used)])
+
+    def use_gradients(self, rows: Ints, gradients: Tensor) -> None:
+        """Step with these instead, which other workers' rows have joined."""
+        self._shared = rows, gradients
+
+    def step(self) -> None:
+        """Plain Adam on the used rows; the others wait."""
+        used, gradients = self._shared or self.gradients()
+        rows, places = self._distinct(used)
+        gradient = gradients
+        if len(rows) < len(used):
+            gradient = gradients.new_zeros(len(rows), gradients.shape[1]).index_add_(
+                0, torch.from_numpy(places), gradients
+            )
+        self.catch_up(rows)
+        self.steps += 1
+        if self.steps >= len(self._tails):
+            self._tails = _tails(2 * self.steps)
+        chosen = torch.from_numpy(rows)
+        first = self.first[chosen].mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
+        second = self.second[chosen].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
+        scale = math.sqrt(1 - BETAS[1] ** self.steps)
+        moved = first / (second.sqrt() / scale).add_(EPSILON) * (self.rate / (1 - BETAS[0] ** self.steps))
+        self.first[chosen], self.second[chosen] = first, second
+        self.embedding.table.detach()[chosen] -= moved
+        self.done[rows] = self.steps
+
+    def catch_up(self, rows: Ints) -> None:
+        """What the steps since their last use would have done to these rows."""
+        then = self.done[rows]
+        behind = (then < self.steps) & (then > 0)  # a row never used has no momentum
+        self.done[rows] = self.steps
+        if not behind.any():
+            return
+        rows, then = rows[behind], then[behind].astype(np.int64)
+        gap = self.steps - then
+        fading = _RATIO**gap
+        sums = self._tails[then] - fading * self._tails[self.steps]
+        middle = 1 / (1 - _RATIO) - gap * fading / (1 - fading)  # the mean j of the sum
+        epsilon = EPSILON * np.sqrt((1 - BETAS[1] ** (then + middle)) / BETAS[1] ** middle)
+        chosen = torch.from_numpy(rows)
+        first, second = self.first[chosen], self.second[chosen]
+        moved = first / (second.sqrt() + _column(epsilon)) * _column(self.rate * sums)
+        self.embedding.table.detach()[chosen] -= moved
+        self.first[chosen] = first * _column(BETAS[0] ** gap)
+        self.second[chosen] = second * _column(BETAS[1] ** gap)
+
+    def state(self) -> dict[str, Tensor]:
+        steps = torch.tensor(self.steps)
+        return {"first": self.first, "second": self.second, "done": torch.from_numpy(self.done), "steps": steps}
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        self.first, self.second = state["first"].clone(), state["second"].clone()
+        self.done, self.steps = state["done"].clone().numpy(), int(state["steps"])
+        self._tails = _tails(max(_AHEAD, 2 * self.steps))
+
+    def _distinct(self, rows: Ints) -> tuple[Ints, Ints]:
+        """The distinct rows, and of each given row its place among them, without a sort."""
+        numbers = np.arange(len(rows), dtype=np.int32)
+        self._slot[rows] = numbers  # of equal rows the last one stays
+        last = self._slot[rows]
+        stays = last == numbers
+        return rows[stays], (np.cumsum(stays) - 1)[last]
+
+
+def _tails(count: int) -> npt.NDArray[np.float64]:
+    """T(0), …, T(count − 1), backwards by T(t) = r (c(t+1) + T(t+1))."""
+    later = np.arange(1, count + _TAIL, dtype=np.float64)
+    c = np.sqrt(1 - BETAS[1] ** later) / (1 - BETAS[0] ** later)
+    tails = np.zeros(count + _TAIL)
+    for step in range(len(later) - 1, -1, -1):
+        tails[step] = _RATIO * (c[step] + tails[step + 1])
+    return tails[:count]
+
+
+def _column(values: npt.NDArray[Any]) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32)).unsqueeze(1)
