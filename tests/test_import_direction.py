@@ -19,7 +19,7 @@ LAYERS = (
     ("evaluation", "prediction", "artifact"),
     ("trainer",),
     ("methods", "estimator"),
-    ("report", "serving"),
+    ("report", "serving", "cluster"),
     ("reproduction",),
     ("cli",),
 )

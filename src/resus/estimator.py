@@ -21,7 +21,7 @@ from resus.evaluation.results import Results
 from resus.model import ResidualModel
 from resus.prediction import predict
 from resus.progress import Progress, silent
-from resus.trainer import Trained, forget_checkpoints, split_of, train
+from resus.trainer import Trained, claim_folder, forget_checkpoints, split_of, train
 from resus.training.crew import Alone, Crew
 from resus.validation import checked
 
@@ -122,6 +122,12 @@ class Resus:
             forget_checkpoints(kept)
         crew.wait()
         return self
+
+    def claim(self, log: Path, *, folder: Path, resume: bool = False, predictor_from: "Resus | None" = None) -> None:
+        """What `fit` would begin with: refuse what it would refuse, and make the folder this run's."""
+        opened = InteractionLog.open(log)
+        pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
+        claim_folder(self.config, opened, folder, resume=resume, pretrained=pretrained)
 
     def evaluate(
         self,

@@ -93,6 +93,14 @@ def train(
     return Trained(predictor, model, run.history)
 
 
+def claim_folder(
+    config: Config, log: InteractionLog, folder: Path, *, resume: bool, pretrained: AnyPredictor | None
+) -> None:
+    """What `train` would begin with: refuse all that can be refused beforehand, and make the folder this run's."""
+    check_log(config, log)
+    _Run(config, log, folder, silent, Alone()).open(resume, pretrained)
+
+
 def train_predictor(
     config: Config, log: InteractionLog, *, folder: Path | None = None, progress: Progress = silent
 ) -> tuple[AnyPredictor, list[dict[str, Any]]]:

@@ -37,16 +37,22 @@ def command(
         bool, typer.Option("--settings", help="List every setting with its default, and stop.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="local: this process; ray: the workers of a Ray cluster (RAY_ADDRESS, or this machine).")
+    ] = "local",
+    workers: Annotated[int | None, typer.Option(help="With --engine ray: how many. [default: 2]")] = None,
 ) -> None:
     """Learn Ψ from everyone, then the residuals from episodes; the run folder holds all that it takes to repeat it."""
     if settings_wanted:
         _list_settings()
         return
     from resus.cli.console import err, progress_bars, say
+    from resus.cli.engines import check_engine
     from resus.cli.locations import find_log
     from resus.config import parse_assignments, resolve
     from resus.data.log import InteractionLog
 
+    check_engine(engine, workers)
     named = {
         "learner.kind": learner,
         "predictor.kind": predictor,
@@ -67,13 +73,26 @@ def command(
 
     try:
         with progress_bars() as progress:
-            model = Resus.from_config(settings).fit(
-                folder_of_log,
-                folder=folder,
-                resume=resume,
-                predictor_from=Resus.load(predictor_from) if predictor_from else None,
-                progress=progress,
-            )
+            if engine == "ray":
+                from resus.cluster.training import fit_on_ray
+
+                model = fit_on_ray(
+                    settings,
+                    folder_of_log,
+                    folder=folder,
+                    workers=workers or 2,
+                    resume=resume,
+                    predictor_from=predictor_from,
+                    progress=progress,
+                )
+            else:
+                model = Resus.from_config(settings).fit(
+                    folder_of_log,
+                    folder=folder,
+                    resume=resume,
+                    predictor_from=Resus.load(predictor_from) if predictor_from else None,
+                    progress=progress,
+                )
     except KeyboardInterrupt:
         err.print(f"stopped; the same command with --resume --out {folder} goes on", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None

@@ -16,6 +16,8 @@ from resus.training.checkpoint import StageState, load_checkpoint, save_checkpoi
 from resus.training.crew import Alone, Crew
 from resus.training.rowwise_adam import RowwiseAdam
 
+CHECKPOINT_SECONDS = 120.0  # between two checkpoints within an epoch; one is written after every epoch in any case
+
 Batch = TypeVar("Batch")
 Yielded = TypeVar("Yielded", covariant=True)
 Report = Callable[[list[dict[str, Any]]], None]
@@ -31,11 +33,10 @@ class Batches(Protocol[Yielded]):
 
 @dataclass(frozen=True)
 class Keeper:
-    """Where a stage keeps its checkpoint, of which run it is, and how often one is written within an epoch."""
+    """Where a stage keeps its checkpoint, and of which run it is."""
 
     path: Path
     fingerprint: str
-    seconds: float = 120.0
 
 
 @dataclass(frozen=True)
@@ -137,13 +138,14 @@ class _Stage:
         for done, batch in enumerate(itertools.islice(batches, state.batch, None), start=state.batch + 1):
             self.optimizer.zero_grad(set_to_none=True)
             value = self.loss(batch)
-            _check_finite(task, value)
             value.backward()  # type: ignore[no-untyped-call]
-            total += schedule.crew.share(self.optimizer, value.detach())
+            shared = schedule.crew.share(self.optimizer, value.detach())
+            _check_finite(task, shared)
             self.optimizer.step()
+            total += shared
             self._tell(task, done, len(batches))
             now = time.perf_counter()
-            if schedule.keeper and now - saved >= schedule.keeper.seconds and done < len(batches):
+            if schedule.keeper and now - saved >= CHECKPOINT_SECONDS and done < len(batches):
                 state.batch, state.loss, state.seconds = done, float(total), now - began
                 self.save()
                 saved = time.perf_counter()

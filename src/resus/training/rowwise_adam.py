@@ -37,14 +37,9 @@ class RowwiseAdam(torch.optim.Adam):
     """Adam over parameter groups; the large ones among `tables` are taken out of them and updated row by row."""
 
     def __init__(
-        self,
-        groups: Iterable[dict[str, Any]],
-        tables: Iterable[FieldEmbedding],
-        *,
-        table_rate: float,
-        large: int = LARGE,
+        self, groups: Iterable[dict[str, Any]], tables: Iterable[FieldEmbedding], *, table_rate: float
     ) -> None:
-        self.tables = [_Rows(table, table_rate) for table in tables if len(table.table) >= large]
+        self.tables = [_Rows(table, table_rate) for table in tables if len(table.table) >= LARGE]
         apart = {id(rows.embedding.table) for rows in self.tables}
         kept = [{**group, "params": [p for p in group["params"] if id(p) not in apart]} for group in groups]
         super().__init__(kept, betas=BETAS, eps=EPSILON, fused=True)

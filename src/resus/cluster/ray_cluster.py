@@ -1,0 +1,44 @@
+"""A Ray cluster to work on: the one that RAY_ADDRESS names, or one of this machine alone."""
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from resus.errors import ConfigError
+
+OBJECT_STORE_BYTES = 512 << 20
+
+
+def need_ray() -> None:
+    """One sentence where the extra is not installed."""
+    if importlib.util.find_spec("ray") is None:
+        raise ConfigError("the engine 'ray' is not installed: get it with pip install 'resus[ray]'")
+
+
+@contextlib.contextmanager
+def cluster(workers: int) -> Iterator[None]:
+    """Join the cluster, or start one on loopback with a core per worker and end it afterwards."""
+    need_ray()
+    if workers < 1:
+        raise ConfigError(f"--workers is {workers}: at least one has to work")
+    joined = bool(os.environ.get("RAY_ADDRESS"))
+    if not joined:
+        # Read when ray is first imported: a cluster of one machine speaks on loopback only, as on a desktop system.
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    if joined:
+        ray.init(**quiet)
+    else:
+        ray.init(num_cpus=workers, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **quiet)
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,104 @@
+"""Two local workers of a real Ray cluster, one of them killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.resus_process import SMALL, environment, resus_here, start, succeed
+
+import resus
+from resus.cluster import ray_cluster
+from resus.errors import ConfigError
+
+SETTINGS = [*SMALL, "--set", "predictor.epochs=12", "--set", "predictor.patience=12", "--set", "training.epochs=4"]
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def training_workers(command: int) -> set[int]:
+    """The processes among a command's descendants that train."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+    family, grown = {command}, True
+    while grown:
+        children = {int(pid) for pid, parent, *_ in rows if int(parent) in family} - family
+        family, grown = family | children, bool(children)
+    return {int(pid) for pid, _, *name in rows if int(pid) in family and name and "RayTrainWorker" in name[0]}
+
+
+@pytest.mark.integration
+def test_a_killed_worker_is_replaced_and_the_model_is_that_of_one_worker(tmp_path: Path) -> None:
+    succeed("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=tmp_path)
+    succeed("train", "log", *SETTINGS, "--out", "alone", cwd=tmp_path)
+    words = ["train", "log", *SETTINGS, "--out", "two", "--engine", "ray", "--workers", "2"]
+    checkpoint = tmp_path / "two" / "checkpoints" / "predictor.safetensors"
+    with start(*words, cwd=tmp_path) as command:
+        deadline = time.monotonic() + 240
+        while not checkpoint.exists():
+            assert time.monotonic() < deadline, "no checkpoint"
+            assert command.poll() is None, command.stderr and command.stderr.read()
+            time.sleep(0.01)
+        first = training_workers(command.pid)
+        os.kill(max(first), signal.SIGKILL)
+        replaced: set[int] = set()
+        while command.poll() is None and time.monotonic() < deadline:
+            replaced |= training_workers(command.pid) - first
+            time.sleep(0.2)
+        said = command.stderr.read() if command.stderr else ""
+    assert command.returncode == 0, said
+    assert len(first) == 2
+    assert len(replaced) == 2, "all workers start anew"
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
+        "artifact.json",
+        "metrics.jsonl",
+        "model.safetensors",
+    ]
+    together, alone = history(tmp_path / "two"), history(tmp_path / "alone")
+    assert [line["epoch"] for line in together] == [line["epoch"] for line in alone]
+    for mine, theirs in zip(together, alone, strict=True):
+        assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-3)
+        assert mine["validation_auc"] == pytest.approx(theirs["validation_auc"], abs=5e-3)
+    again = resus_here(*words, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "two holds a finished run" in again.stderr
+
+
+def test_without_the_extra_one_sentence_says_how_to_get_it(tmp_path: Path) -> None:
+    hidden = "import sys; sys.modules['ray'] = None; import importlib.util as u; f = u.find_spec; "
+    hidden += "u.find_spec = lambda name, *rest: None if name == 'ray' else f(name, *rest); "
+    hidden += "from resus.cli.main import main; main()"
+    command = [sys.executable, "-c", hidden, "train", "planted", "--engine", "ray"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == "resus: the engine 'ray' is not installed: get it with pip install 'resus[ray]'\n"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--engine", "spark"], "--engine is 'spark': choose local or ray"),
+        (["--workers", "3"], "--workers is for --engine ray: leave it out, or add --engine ray"),
+    ],
+)
+def test_an_engine_that_is_not_there(words: list[str], sentence: str, tmp_path: Path) -> None:
+    done = resus_here("train", "planted", *words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (2, f"resus: {sentence}\n")
+
+
+def test_at_least_one_worker() -> None:
+    with pytest.raises(ConfigError, match="--workers is 0"), ray_cluster.cluster(0):
+        pass
+
+
+def test_the_package_does_not_load_ray() -> None:
+    code = "import resus, resus.estimator, resus.cli.main, sys; assert 'ray' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(resus.__file__).parent)

@@ -1,0 +1,25 @@
+"""Two real processes that train one model: each is started with its rank, the meeting place and where to leave it."""
+
+import sys
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from planted_models import events, log_of, tiny
+
+from resus.training import rowwise_adam
+from resus.training.crew import TorchCrew
+
+SETTINGS = {"predictor.batch_size": 64, "training.batch_size": 64}
+
+
+def work(rank: int, meeting: str, folder: Path, large: int, learner: str) -> None:
+    torch.set_num_threads(1)
+    rowwise_adam.LARGE = large
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    tiny(settings=SETTINGS, learner=learner).fit(log_of(events()), folder=folder, crew=TorchCrew())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    work(int(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
