@@ -12,6 +12,8 @@ import sys
 import time
 from typing import NamedTuple
 
+SHOWN = "--shown"
+
 
 class Cost(NamedTuple):
     """Of one command."""
@@ -20,18 +22,20 @@ class Cost(NamedTuple):
     peak_bytes: int
 
 
-def cost_of(*command: str) -> Cost:
-    """Run a command that must succeed; what it says is shown only if it fails."""
-    watched = [sys.executable, "-m", "benchmarks.memory", *command]
+def cost_of(*command: str, shown: bool = False) -> Cost:
+    """Run a command that must succeed; what it says on the way is `shown`, or only if it fails."""
+    watched = [sys.executable, "-m", "benchmarks.memory", *([SHOWN] if shown else []), *command]
     return Cost(*json.loads(subprocess.run(watched, check=True, stdout=subprocess.PIPE, text=True).stdout))
 
 
 def main(command: list[str]) -> None:
+    shown = command[0] == SHOWN
     began = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    errors = None if shown else subprocess.PIPE
+    done = subprocess.run(command[shown:], stdout=subprocess.PIPE, stderr=errors, text=True, check=False)
     seconds = time.perf_counter() - began
     if done.returncode:
-        sys.exit(done.stderr)
+        sys.exit(done.stderr or done.stdout)
     print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024]))
 
 

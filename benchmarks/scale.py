@@ -1,0 +1,196 @@
+"""Taobao's size on this machine: what each step costs per row, and what more features cost Ψ.
+
+    python -m benchmarks.scale                 every size, then the features; about an hour and a half on two idle cores
+    python -m benchmarks.scale 1000000         one size
+    python -m benchmarks.scale features        Ψ's rows per second with many features against few
+    python -m benchmarks.scale figures         print and draw what is recorded, measure nothing
+    python -m benchmarks.scale quick           a smoke run at 20,000 rows, not recorded
+
+Each finished step is a line of benchmarks/scale.jsonl and is not run again; a killed step goes on where it was.
+"""
+
+import json
+import statistics
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.memory import cost_of
+from resus import InteractionLog
+from resus.builders import build_predictor
+from resus.config import resolve
+from resus.data.features import EncodedField, FeatureMap
+from resus.episodes.tensors import features_of, labels_of
+from resus.files import append_line
+from resus.predictors.neural import NeuralPredictor
+from resus.trainer import METRICS
+from resus.training.rowwise_adam import adam_of
+
+SIZES = (1_000_000, 5_000_000, 26_557_961)
+STEPS = ("prepare", "pretrain", "logits", "meta-train", "evaluate")
+RECORD = Path("benchmarks/scale.jsonl")
+RUNS = Path("runs/scale")
+PLOT = Path("docs/images/scale.png")
+RESUS = str(Path(sys.executable).with_name("resus"))
+FEW = 10_000
+console = Console()
+
+
+def measure(rows: int, record: Path = RECORD) -> None:
+    """The whole way of one size: files, log, one epoch of Ψ, one of the residuals, the fifteen support sizes."""
+    place = RUNS / str(rows)
+    files, log, run = (str(place / name) for name in ("files", "log", "run"))
+    whole = ("--set", "min_item_count=1", "--set", "user_field=true")
+    once = ("--set", "predictor.epochs=1", "--set", "training.epochs=1")
+    steps = {
+        "generate": (RESUS, "prepare", "planted", "--like", "taobao", "--rows", str(rows), "--out", files),
+        "prepare": (RESUS, "prepare", "taobao", "--path", files, "--out", log, *whole),
+        "train": (RESUS, "train", log, "--out", run, "--resume", *once),
+        "evaluate": (RESUS, "evaluate", run),
+    }
+    for step, command in steps.items():
+        if any(line["rows"] == rows and line["step"] == step for line in recorded(record)):
+            continue
+        console.print(f"{rows:,} rows: {' '.join(command[1:])}", highlight=False, soft_wrap=True)
+        seconds, peak = cost_of(*command, shown=True)
+        line: dict[str, Any] = {"rows": rows, "step": step, "seconds": round(seconds, 2), "peak_bytes": peak}
+        if step == "prepare":
+            line |= {"counts": {key: InteractionLog.open(log).manifest["counts"][key] for key in ("users", "ids")}}
+        if step == "train":
+            history = [json.loads(text) for text in (Path(run) / METRICS).read_text().splitlines()]
+            line |= {stage["stage"]: stage["seconds"] for stage in history}
+        append_line(record, json.dumps(line))
+
+
+def features(log: InteractionLog, steps: int = 300, repeats: int = 3) -> dict[str, Any]:
+    """Ψ's rows per second on the same rows: with the log's own features, and with all but `FEW` of them folded away."""
+    torch.manual_seed(1)
+    few = max(1, FEW // len(log.features.fields))
+    rows = np.sort(np.random.default_rng(1).permutation(log.n_rows)[: steps * 1024])
+    taken = replace(log, ids=log.ids[rows], labels=log.labels[rows], offsets=np.array([0, len(rows)]), truth=None)
+    taken = replace(taken, crowd=None, user_ids=log.user_ids[:1], weights=None)
+    firsts = np.array(log.features.first_ids)
+    folded = (taken.ids - firsts) % few + np.arange(len(firsts)) * few
+    fields = tuple(EncodedField(f.name, f.kind, 1, tuple(map(str, range(few - 1)))) for f in log.features.fields)
+    small = replace(taken, ids=folded.astype(np.int32), features=FeatureMap(fields, log.features.item))
+    speeds: dict[str, list[float]] = {"many": [], "few": []}
+    for _ in range(repeats):  # in turns, so that a slow minute of the machine strikes both
+        speeds["many"].append(_rows_per_second(taken, steps))
+        speeds["few"].append(_rows_per_second(small, steps))
+    found = {name: statistics.median(values) for name, values in speeds.items()}
+    return {
+        "step": "features",
+        "rows": log.n_rows,
+        "many_ids": taken.features.n_ids,
+        "few_ids": small.features.n_ids,
+        "fields": len(fields),
+        "many_rows_per_second": round(found["many"]),
+        "few_rows_per_second": round(found["few"]),
+        "share": round(found["many"] / found["few"], 3),
+    }
+
+
+def _rows_per_second(log: InteractionLog, steps: int) -> float:
+    predictor = build_predictor(resolve(), log.features)
+    assert isinstance(predictor, NeuralPredictor)
+    optimizer = adam_of(predictor, [{"params": list(predictor.parameters()), "lr": 1e-3}], table_rate=1e-3)
+    batches = np.random.default_rng(2).permutation(log.n_rows).reshape(steps, -1)
+    began = time.perf_counter()
+    for number, batch in enumerate(batches):
+        if number == steps // 10:
+            began = time.perf_counter()  # the first tenth warms up
+        optimizer.zero_grad()
+        logits = predictor(features_of(log, batch))
+        torch.nn.functional.binary_cross_entropy_with_logits(logits, labels_of(log, batch)).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    return (steps - steps // 10) * batches.shape[1] / (time.perf_counter() - began)
+
+
+def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def costs(lines: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
+    """Seconds per step for every size that is whole; training is told apart into its parts."""
+    found: dict[int, dict[str, float]] = {}
+    for rows in sorted({line["rows"] for line in lines if "seconds" in line}):
+        steps = {line["step"]: line for line in lines if line["rows"] == rows and "seconds" in line}
+        if {"prepare", "train", "evaluate"} <= steps.keys():
+            train = steps["train"]
+            found[rows] = {
+                "prepare": steps["prepare"]["seconds"],
+                "pretrain": train["predictor"],
+                "logits": train["seconds"] - train["predictor"] - train["residuals"],
+                "meta-train": train["residuals"],
+                "evaluate": steps["evaluate"]["seconds"],
+            }
+    return found
+
+
+def show(lines: list[dict[str, Any]]) -> None:
+    table = Table("rows", "step", "seconds", "rows/s", "µs per row", "peak GB", box=None)
+    for line in lines:
+        if "seconds" in line:
+            rate, each = line["rows"] / line["seconds"], line["seconds"] / line["rows"] * 1e6
+            values = (f"{line['seconds']:.1f}", f"{rate:,.0f}", f"{each:.2f}", f"{line['peak_bytes'] / 1e9:.2f}")
+            table.add_row(f"{line['rows']:,}", line["step"], *values)
+    console.print(table)
+    found = costs(lines)
+    for rows, steps in found.items():
+        parts = ", ".join(f"{step} {seconds / rows * 1e6:.1f}" for step, seconds in steps.items())
+        console.print(f"{rows:,} rows, µs per row: {parts}; together {sum(steps.values()) / rows * 1e6:.1f}")
+    if len(found) > 1:
+        first, last = min(found), max(found)
+        ratio = (sum(found[last].values()) / last) / (sum(found[first].values()) / first)
+        console.print(f"cost per row at {last:,} over that at {first:,} rows: {ratio:.2f} (target: at most 1.3)")
+        draw(found)
+        console.print(f"drawn in {PLOT}")
+    for line in lines:
+        if line["step"] == "features":
+            many, few = (f"{line[f'{n}_rows_per_second']:,} rows/s with {line[f'{n}_ids']:,}" for n in ("many", "few"))
+            console.print(f"Ψ: {many} features, {few}: share {line['share']:.2f} (target: at least 0.6)")
+
+
+def draw(found: dict[int, dict[str, float]]) -> None:
+    """Cost per row against the number of rows."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    sizes = sorted(found)
+    for step in STEPS:
+        axes.plot(sizes, [found[rows][step] / rows * 1e6 for rows in sizes], marker="o", label=step)
+    together = [sum(found[rows].values()) / rows * 1e6 for rows in sizes]
+    axes.plot(sizes, together, marker="o", color="black", linewidth=2, label="together")
+    axes.set(xscale="log", xlabel="impressions", ylabel="µs per impression", title="Planted Taobao, two cores")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+    PLOT.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(PLOT, dpi=130)
+
+
+def main(words: list[str]) -> None:
+    if words == ["quick"]:
+        record = RUNS / "quick.jsonl"
+        record.unlink(missing_ok=True)
+        measure(20_000, record)
+        log = InteractionLog.open(RUNS / "20000" / "log")
+        console.print(recorded(record), features(log, steps=10, repeats=1))
+        return
+    if words != ["figures"]:
+        for rows in [int(word) for word in words if word.isdigit()] or (() if words == ["features"] else SIZES):
+            measure(rows)
+        if words in ([], ["features"]) and not any(line["step"] == "features" for line in recorded()):
+            append_line(RECORD, json.dumps(features(InteractionLog.open(RUNS / str(max(SIZES)) / "log"))))
+    show(recorded())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
