@@ -5,7 +5,6 @@ a categorical value is one id of weight 1; a numeric value is its field's second
 (a missing one is the out-of-vocabulary id of weight 1); several values share the weight 1, padded with weight 0.
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -37,6 +36,28 @@ class EncodedField:
     def ids(self) -> int:
         """How many embedding rows the field owns, the out-of-vocabulary one included."""
         return 2 if self.kind == "numeric" else 1 + len(self.vocabulary)
+
+    @cached_property
+    def _sorted(self) -> tuple[pl.Series, Ids]:
+        """The vocabulary in order of its bytes, to search in, and each value's place in it plus one."""
+        values = pl.Series(self.vocabulary, dtype=pl.String)
+        order = values.arg_sort().to_numpy()
+        return values.gather(order), (1 + order).astype(np.int32)
+
+    def look_up(self, values: pl.Series) -> Ids:
+        """Position in the vocabulary plus one; 0 for anything unknown or missing.
+
+        The work grows with the values that are asked for, not with the vocabulary: tables come in many small blocks.
+        """
+        known, places = self._sorted
+        if not len(known):
+            return np.zeros(len(values), dtype=np.int32)
+        distinct = values.drop_nulls().unique().sort()  # searched in order, which keeps to the processor's cache
+        nearest = np.minimum(known.search_sorted(distinct).to_numpy(), len(known) - 1)
+        found = (known.gather(nearest) == distinct).to_numpy()
+        table = pl.DataFrame({"value": distinct, "id": np.where(found, places[nearest], np.int32(0))})
+        joined = values.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")
+        return joined["id"].fill_null(0).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -73,8 +94,11 @@ class FeatureMap:
         fields = tuple(_learn_field(frame[name], name, spec, min_count) for name, spec in schema.fields.items())
         return cls(fields=fields, item=schema.item)
 
-    def encode(self, frame: pl.DataFrame, where: str = "the table") -> tuple[Ids, Weights | None]:
-        """Ids and weights of every row; weights are None when they would all be 1."""
+    def encode(self, frame: pl.DataFrame, where: str = "the table", first_row: int = 0) -> tuple[Ids, Weights | None]:
+        """Ids and weights of every row; weights are None when they would all be 1.
+
+        `first_row` rows of `where` were encoded before: an error counts them.
+        """
         missing = [f.name for f in self.fields if f.name not in frame.columns]
         if missing:
             raise DataError(
@@ -89,10 +113,10 @@ class FeatureMap:
             block = slice(column, column + encoded.columns)
             series = frame[encoded.name]
             if encoded.kind == "categorical":
-                ids[:, column] = first + _lookup(as_text(series), encoded.vocabulary)
+                ids[:, column] = first + encoded.look_up(as_text(series))
             elif encoded.kind == "numeric":
                 assert weights is not None
-                values = _as_number(series, encoded.name, where)
+                values = _as_number(series, encoded.name, where, first_row)
                 present = np.isfinite(values)
                 ids[:, column] = first + present
                 weights[:, column] = np.where(present, (values - encoded.center) / encoded.scale, 1.0)
@@ -104,7 +128,10 @@ class FeatureMap:
 
     def unknown(self, frame: pl.DataFrame) -> dict[str, int]:
         """By field, the rows whose (first) value is out of vocabulary; fields without any are left out."""
-        ids, _ = self.encode(frame)
+        return self.count_unknown(self.encode(frame)[0])
+
+    def count_unknown(self, ids: Ids) -> dict[str, int]:
+        """The same, of rows already encoded."""
         columns = np.cumsum([0, *self.column_counts])[:-1]
         counts = (ids[:, columns] == np.array(self.first_ids)).sum(axis=0)
         return {f.name: int(count) for f, count in zip(self.fields, counts, strict=True) if count}
@@ -154,15 +181,6 @@ def _learn_field(series: pl.Series, name: str, spec: FieldSchema, min_count: int
     )
 
 
-def _lookup(values: pl.Series, vocabulary: Sequence[str]) -> Ids:
-    """Position in the vocabulary plus one; 0 for anything unknown or missing."""
-    table = pl.DataFrame(
-        {"value": pl.Series(vocabulary, dtype=pl.String), "id": np.arange(1, len(vocabulary) + 1, dtype=np.int32)}
-    )
-    joined = values.alias("value").to_frame().join(table, on="value", how="left", maintain_order="left")
-    return joined["id"].fill_null(0).to_numpy()
-
-
 def _as_lists(series: pl.Series, separator: str) -> pl.Series:
     if isinstance(series.dtype, pl.List | pl.Array):
         return series.cast(pl.List(pl.String))
@@ -177,19 +195,19 @@ def _encode_multi(series: pl.Series, encoded: EncodedField, first: int) -> tuple
     ids = np.full((len(series), width), first, dtype=np.int32)
     weights = np.zeros((len(series), width), dtype=np.float32)
     slots = np.arange(width)[None, :] < lengths[:, None]
-    ids[slots] = first + _lookup(flat, encoded.vocabulary)
+    ids[slots] = first + encoded.look_up(flat)
     weights[slots] = np.repeat(1.0 / np.maximum(lengths, 1), lengths).astype(np.float32)
     weights[lengths == 0, 0] = 1.0
     return ids, weights
 
 
-def _as_number(series: pl.Series, name: str, where: str) -> npt.NDArray[np.float64]:
+def _as_number(series: pl.Series, name: str, where: str, first_row: int = 0) -> npt.NDArray[np.float64]:
     numbers = series.cast(pl.Float64, strict=False)
     bad = numbers.is_null() & series.is_not_null()
     if bool(bad.any()):
         row = int(bad.arg_true()[0])
         raise DataError(
-            f"{where}, row {row + 1}, column '{name}': {series[row]!r} is not a number; "
+            f"{where}, row {first_row + row + 1}, column '{name}': {series[row]!r} is not a number; "
             "mend it or declare the field categorical"
         )
     return numbers.fill_null(float("nan")).to_numpy()
