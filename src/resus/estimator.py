@@ -19,7 +19,7 @@ from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.results import Results
 from resus.model import ResidualModel
-from resus.prediction import predict
+from resus.prediction.scorer import Scorer
 from resus.progress import Progress, silent
 from resus.trainer import Trained, claim_folder, forget_checkpoints, split_of, train
 from resus.training.crew import Alone, Crew
@@ -176,23 +176,18 @@ class Resus:
 
         `support` holds the users' events with the label; `query` the rows to score; both have the user and all fields.
         """
+        frame = as_frame(query, "the query")
+        answer, _ = self.scorer.predict(as_frame(support, "the support"), frame)
+        user = self.schema.user
+        table = pl.DataFrame({user: frame[user], **answer.columns})
+        return like(query, table)
+
+    @property
+    def scorer(self) -> Scorer:
+        """What answers for `predict` and for the command of this name."""
         trained = self._fitted()
         assert self._features is not None
-        schema = self.schema
-        frame = as_frame(query, "the query")
-        answer = predict(
-            trained.predictor, trained.model, self._features, as_frame(support, "the support"), frame, schema
-        )
-        table = pl.DataFrame(
-            {
-                schema.user: frame[schema.user],
-                "probability": answer.probability,
-                "basis": answer.basis,
-                "residual": answer.residual,
-                "support": answer.support,
-            }
-        )
-        return like(query, table)
+        return Scorer(trained.predictor, trained.model, self._features, self.schema)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """By field, in how many rows of a table the value was never seen in training, or is missing."""

@@ -5,6 +5,7 @@ a categorical value is one id of weight 1; a numeric value is its field's second
 (a missing one is the out-of-vocabulary id of weight 1); several values share the weight 1, padded with weight 0.
 """
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -99,12 +100,7 @@ class FeatureMap:
 
         `first_row` rows of `where` were encoded before: an error counts them.
         """
-        missing = [f.name for f in self.fields if f.name not in frame.columns]
-        if missing:
-            raise DataError(
-                f"{where} has no column {', '.join(map(repr, missing))}: "
-                f"the model reads {', '.join(f.name for f in self.fields)}"
-            )
+        self.check_columns(frame.columns, where)
         rows = frame.height
         ids = np.zeros((rows, self.n_columns), dtype=np.int32)
         weights = np.ones((rows, self.n_columns), dtype=np.float32) if self.weighted else None
@@ -125,6 +121,15 @@ class FeatureMap:
                 ids[:, block], weights[:, block] = _encode_multi(series, encoded, first)
             column += encoded.columns
         return ids, weights
+
+    def check_columns(self, present: Collection[str], where: str) -> None:
+        """Refuse a table that lacks a field."""
+        missing = [f.name for f in self.fields if f.name not in present]
+        if missing:
+            raise DataError(
+                f"{where} has no column {', '.join(map(repr, missing))}: "
+                f"the model reads {', '.join(f.name for f in self.fields)}"
+            )
 
     def unknown(self, frame: pl.DataFrame) -> dict[str, int]:
         """By field, the rows whose (first) value is out of vocabulary; fields without any are left out."""

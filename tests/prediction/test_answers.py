@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_models import events, log_of, tiny
 
-from resus import Resus, prediction
+from resus import Resus
+from resus.prediction import answers
 
 EVENTS = events()
 ROWS = st.lists(st.integers(0, EVENTS.height - 1), max_size=40)
@@ -43,8 +44,8 @@ def test_many_users_are_answered_as_each_alone(
 ) -> None:
     known, asked = table(support, owners), table(query, askers).drop("click")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(prediction, "TILE_CELLS", tile_cells)
-        patch.setattr(prediction, "TILE_ROWS", tile_rows)
+        patch.setattr(answers, "TILE_CELLS", tile_cells)
+        patch.setattr(answers, "TILE_ROWS", tile_rows)
         together = model.predict(known, asked)
     assert together["user"].equals(asked["user"])
     for user in set(askers[: len(query)]):
@@ -91,6 +92,6 @@ def test_a_long_history_is_fitted_once_however_many_rows_are_asked(
     learner = model._fitted().model.learner
     calls: list[int] = []
     learner.register_forward_pre_hook(lambda _, inputs: calls.append(inputs[0].shape[0]))
-    monkeypatch.setattr(prediction, "TILE_ROWS", 10)
+    monkeypatch.setattr(answers, "TILE_ROWS", 10)
     model.predict(table(list(range(200)), [1] * 200), table(list(range(40)), [1] * 40))
     assert calls == [1]

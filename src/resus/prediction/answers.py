@@ -1,4 +1,4 @@
-"""Scores for users whom nobody trained on: a table of what they did, a table of what to score."""
+"""The answers to a block of queries: many users in one tile, each answered from its own events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,11 +8,9 @@ import numpy.typing as npt
 import polars as pl
 import torch
 
-from resus.data.features import FeatureMap, as_text
-from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
-from resus.errors import DataError
 from resus.model import ResidualModel
+from resus.prediction.support_index import SupportIndex
 from resus.predictors.neural import Predictor
 
 Floats = npt.NDArray[np.float32]
@@ -30,29 +28,25 @@ class Prediction:
     residual: Floats
     support: npt.NDArray[np.int64]  # how many events stood behind the answer
 
+    @property
+    def columns(self) -> dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int64]]:
+        """As tables show it."""
+        return {
+            "probability": self.probability,
+            "basis": self.basis,
+            "residual": self.residual,
+            "support": self.support,
+        }
+
 
 @torch.no_grad()
-def predict(
-    predictor: Predictor,
-    model: ResidualModel,
-    features: FeatureMap,
-    support: pl.DataFrame,
-    query: pl.DataFrame,
-    schema: TableSchema,
+def answer(
+    predictor: Predictor, model: ResidualModel, index: SupportIndex, users: pl.Series, asked: Features
 ) -> Prediction:
-    """Each query is answered from its own user's support rows; a user without any gets Ψ's answer."""
-    users, asked_users = _users(support, schema, "the support"), _users(query, schema, "the query")
-    labels = _labels(support, schema)
-    order = users.arg_sort().to_numpy().astype(np.int64)
-    known = _encode(features, support, "the support").take(order)
-    asked = _encode(features, query, "the query")
-    clicked = torch.from_numpy(labels[order])
-    sorted_users = users.gather(order)
-    starts = sorted_users.search_sorted(asked_users, side="left").to_numpy().astype(np.int64)
-    counts = sorted_users.search_sorted(asked_users, side="right").to_numpy().astype(np.int64) - starts
-
-    basis = np.empty(query.height, dtype=np.float32)
-    added = np.zeros(query.height, dtype=np.float32)
+    """Each query is answered from its own user's events; a user without any gets Ψ's answer."""
+    starts, counts = index.find(users)
+    basis = np.empty(len(users), dtype=np.float32)
+    added = np.zeros(len(users), dtype=np.float32)
     for rows in _tiles(counts, starts):
         tile = asked.take(rows)
         basis[rows] = predictor.logits(tile).numpy()
@@ -61,9 +55,8 @@ def predict(
             sizes = np.zeros(len(first), dtype=np.int64)
             sizes[owner] = counts[rows]
             mask = np.arange(sizes.max())[None, :] < sizes[:, None]
-            places = (first[:, None] + np.arange(sizes.max())[None, :])[mask]
-            events = known.take(places)
-            residuals = clicked[torch.from_numpy(places)] - predictor.logits(events).sigmoid()
+            events, labels = index.events((first[:, None] + np.arange(sizes.max())[None, :])[mask])
+            residuals = labels - predictor.logits(events).sigmoid()
             filled = torch.from_numpy(mask)
             answers = model.learner(
                 _spread(model.encoder(events), filled),
@@ -100,36 +93,3 @@ def _spread(values: torch.Tensor, filled: torch.Tensor) -> torch.Tensor:
     spread = values.new_zeros(*filled.shape, *values.shape[1:])
     spread[filled] = values
     return spread
-
-
-def _encode(features: FeatureMap, frame: pl.DataFrame, where: str) -> Features:
-    ids, weights = features.encode(frame, where)
-    return Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
-
-
-def _users(frame: pl.DataFrame, schema: TableSchema, where: str) -> pl.Series:
-    if schema.user not in frame.columns:
-        raise DataError(f"{where} has no column '{schema.user}', which says whose rows these are")
-    users = as_text(frame[schema.user])
-    empty = users.is_null() | (users == "")
-    if empty.any():
-        row = int(empty.arg_true()[0])
-        raise DataError(f"{where}, column '{schema.user}', row {row + 1}: the user is empty; fill it in")
-    return users
-
-
-def _labels(support: pl.DataFrame, schema: TableSchema) -> Floats:
-    if schema.label not in support.columns:
-        raise DataError(f"the support has no column '{schema.label}': it must say what the user did with each row")
-    labels = support[schema.label].cast(pl.Float64, strict=False).fill_nan(None)
-    if schema.label_threshold is not None:
-        labels = (labels >= schema.label_threshold).cast(pl.Float64)
-    bad = ~labels.is_in([0.0, 1.0]).fill_null(False)
-    if bad.any():
-        row = int(bad.arg_true()[0])
-        wanted = "0 or 1" if schema.label_threshold is None else "a number"
-        raise DataError(
-            f"the support, column '{schema.label}', row {row + 1}: "
-            f"{support[schema.label][row]!r} is not {wanted}; write {wanted}"
-        )
-    return labels.to_numpy().astype(np.float32)

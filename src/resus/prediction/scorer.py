@@ -1,0 +1,64 @@
+"""A trained model as the answerer of tables: what it takes from the support and the query, and its answers."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import torch
+
+from resus.data.features import FeatureMap, Ids, Weights
+from resus.data.schema import TableSchema
+from resus.episodes.tensors import Features
+from resus.model import ResidualModel
+from resus.prediction.answers import Prediction, answer
+from resus.prediction.rows import QUERY, SUPPORT, check_columns, labels_of, users_of
+from resus.prediction.support_index import SupportIndex
+from resus.predictors.neural import Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class Scorer:
+    """Ψ, the model of the residuals, and what the columns of the tables mean; `first_row` is where a block starts."""
+
+    predictor: Predictor
+    model: ResidualModel
+    features: FeatureMap
+    schema: TableSchema
+
+    @property
+    def query_columns(self) -> list[str]:
+        return list(dict.fromkeys([self.schema.user, *(field.name for field in self.features.fields)]))
+
+    @property
+    def support_columns(self) -> list[str]:
+        return list(dict.fromkeys([*self.query_columns, self.schema.label]))
+
+    def check(self, support: Collection[str], query: Collection[str]) -> None:
+        """Refuse tables that lack a column, before a row of either is read."""
+        check_columns(support, self.features, self.schema, SUPPORT)
+        check_columns(query, self.features, self.schema, QUERY)
+
+    def users(self, support: pl.DataFrame, first_row: int = 0) -> pl.Series:
+        return users_of(support, self.schema, SUPPORT, first_row)
+
+    def events(self, support: pl.DataFrame, first_row: int = 0) -> tuple[Ids, Weights | None, npt.NDArray[np.float32]]:
+        """Encoded support rows and their labels."""
+        labels = labels_of(support, self.schema, first_row)
+        return *self.features.encode(support, SUPPORT, first_row), labels
+
+    def index(self, support: pl.DataFrame) -> SupportIndex:
+        return SupportIndex.of(self.users(support), *self.events(support))
+
+    def answer(self, index: SupportIndex, query: pl.DataFrame, first_row: int = 0) -> tuple[Prediction, dict[str, int]]:
+        """The answers, and by field in how many rows the value was never seen in training, or is missing."""
+        users = users_of(query, self.schema, QUERY, first_row)
+        ids, weights = self.features.encode(query, QUERY, first_row)
+        asked = Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
+        return answer(self.predictor, self.model, index, users, asked), self.features.count_unknown(ids)
+
+    def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
+        """The same of two whole tables."""
+        self.check(support.columns, query.columns)
+        return self.answer(self.index(support), query)
