@@ -261,7 +261,7 @@ def test_a_file_that_is_cut_or_spoiled_is_named_and_leaves_nothing(ridge: Scorer
     for content in (whole[:middle], whole[:middle] + b"\xff" * 2000 + whole[middle + 2000 :]):
         path.write_bytes(content)
         with pytest.raises(DataError, match=rf"{file}\.parquet: it is not a whole Parquet file"):
-            folder.score(ridge)
+            folder.score(ridge, block_rows=100)
         assert folder.names == ["query.parquet", "support.parquet"]
 
 
@@ -301,8 +301,8 @@ def test_the_query_comes_back_as_it_is_and_answers_replace_columns_of_their_name
 
 def test_a_support_of_text_is_read_too(ridge: Scorer, tmp_path: Path) -> None:
     folder = Folder(tmp_path, EVENTS, EVENTS.tail(30))
-    folder.score(ridge)
+    folder.score(ridge, block_rows=20)
     expected = folder.out.read_bytes()
     EVENTS.write_csv(tmp_path / "support.csv")
-    predict_file(ridge, tmp_path / "support.csv", tmp_path / "query.parquet", folder.out, model="mine", block_rows=7)
+    predict_file(ridge, tmp_path / "support.csv", tmp_path / "query.parquet", folder.out, model="mine", block_rows=20)
     assert folder.out.read_bytes() == expected

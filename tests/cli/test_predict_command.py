@@ -1,0 +1,136 @@
+"""`resus predict` on Parquet: killed, interrupted, refused, and the same scores in the end."""
+
+import signal
+import time
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from resus_process import resus_here, start, workplace_in
+
+from resus import PlantedWorld, load
+from resus.data.planted import draw_events
+
+pytestmark = pytest.mark.integration
+
+UNFINISHED = ".scores.parquet.parts"
+FILES = ("--support", "support.parquet", "--query", "query.parquet")
+
+
+@pytest.fixture
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return workplace_in(tmp_path_factory.getbasetemp()) / "run"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    drawn = draw_events(PlantedWorld(users=30, items=40, seed=9)).drop("truth", "crowd")
+    pq.write_table(drawn.filter(pl.col("time") < 4).to_arrow(), tmp_path / "support.parquet")
+    asked = drawn.filter(pl.col("time") >= 4).drop("click").sample(300, shuffle=True, seed=1)
+    pq.write_table(asked.to_arrow(), tmp_path / "query.parquet", row_group_size=50)
+    return tmp_path
+
+
+def stop(words: list[object], cwd: Path, sign: signal.Signals, parts: int) -> tuple[int, str]:
+    """Run until some parts are there, send the signal: exit code and all that was said."""
+    with start(*words, cwd=cwd) as process:
+        while process.poll() is None and len(list((cwd / UNFINISHED).glob("part-*"))) < parts:
+            time.sleep(0.002)
+        process.send_signal(sign)
+        assert process.stderr is not None
+        said = process.stderr.read()
+    return process.returncode, said
+
+
+def test_scores_killed_and_interrupted_end_as_undisturbed_ones(run: Path, folder: Path) -> None:
+    predict: list[object] = ["predict", run, *FILES, "--block-rows", 3]
+    calm = resus_here(*predict, "--out", "calm.parquet", cwd=folder)
+    assert calm.returncode == 0, calm.stderr
+    words = [*predict, "--out", "scores.parquet"]
+
+    code, said = stop(words, folder, signal.SIGKILL, parts=3)
+    assert code == -signal.SIGKILL, said
+    refused = resus_here(*words, cwd=folder)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"resus: {UNFINISHED} holds unfinished scores: go on with --resume, delete it, "
+        "or choose another file with --out\n",
+    )
+    other = resus_here(*predict[:-1], 4, "--out", "scores.parquet", "--resume", cwd=folder)
+    assert other.returncode == 2
+    assert f"{UNFINISHED} holds unfinished scores of another model, other files or another --block-rows" in other.stderr
+    done = len(list((folder / UNFINISHED).glob("part-*")))
+    code, said = stop([*words, "--resume"], folder, signal.SIGINT, parts=done + 3)
+    assert code == 130, said
+    assert "Traceback" not in said
+    assert "support" not in said
+    assert said.endswith("stopped; the same command with --resume goes on\n")
+    assert not (folder / "scores.parquet").exists()
+
+    ended = resus_here(*words, "--resume", cwd=folder)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout == calm.stdout.replace("calm", "scores")
+    assert (folder / "scores.parquet").read_bytes() == (folder / "calm.parquet").read_bytes()
+    assert not (folder / UNFINISHED).exists()
+
+
+def test_all_ways_to_ask_give_the_same_scores(run: Path, folder: Path) -> None:
+    asked = pl.read_parquet(folder / "query.parquet")
+    asked.write_csv(folder / "query.csv")
+    pl.read_parquet(folder / "support.parquet").write_csv(folder / "support.csv")
+    scores = []
+    for support in ("support.parquet", "support.csv"):
+        for query in ("query.parquet", "query.csv"):
+            words = ("predict", run, "--support", support, "--query", query, "--out", "scores.parquet")
+            done = resus_here(*words, cwd=folder)
+            assert done.returncode == 0, done.stderr
+            assert done.stdout == f"{asked.height} scores in scores.parquet\n"
+            scores.append(
+                pl.read_parquet(folder / "scores.parquet").select("probability", "basis", "residual", "support")
+            )
+    assert all(other.equals(scores[0]) for other in scores)
+
+
+def test_what_was_never_seen_is_said_once_for_all_blocks(run: Path, folder: Path) -> None:
+    asked = pl.read_parquet(folder / "query.parquet").with_columns(brand=pl.lit("new"))
+    pq.write_table(asked.to_arrow(), folder / "query.parquet")
+    counts = ", ".join(f"{name} in {count}" for name, count in load(run).unknown_values(asked).items())
+    assert f"brand in {asked.height}" in counts
+    sentence = f"values never seen in training, of {asked.height} query rows: {counts}\n"
+    said = resus_here("predict", run, *FILES, "--block-rows", 100, "--out", "scores.parquet", cwd=folder).stderr
+    assert said.endswith(sentence)
+    assert resus_here("predict", run, *FILES, "--out", "scores.csv", cwd=folder).stderr == sentence
+
+
+@pytest.mark.parametrize("out", ["scores.parquet", "scores.csv"])
+def test_tables_without_rows(run: Path, folder: Path, out: str) -> None:
+    support, asked = (pl.read_parquet(folder / f"{name}.parquet") for name in ("support", "query"))
+    pq.write_table(support.clear().to_arrow(), folder / "support.parquet")
+    said = resus_here("predict", run, *FILES, "--out", out, cwd=folder)
+    assert "the support has no rows: every answer is Ψ's\n" in said.stderr
+    assert said.stdout == f"{asked.height} scores in {out}\n"
+    pq.write_table(support.to_arrow(), folder / "support.parquet")
+    pq.write_table(asked.clear().to_arrow(), folder / "query.parquet")
+    assert resus_here("predict", run, *FILES, "--out", out, cwd=folder).stdout == f"0 scores in {out}\n"
+
+
+@pytest.mark.parametrize("option", [("--resume",), ("--block-rows", 10)])
+@pytest.mark.parametrize("out", [(), ("--out", "scores.csv")])
+def test_options_of_blocks_are_refused_where_there_are_none(
+    run: Path, folder: Path, option: tuple[object, ...], out: tuple[str, ...]
+) -> None:
+    done = resus_here("predict", run, *FILES, *out, *option, cwd=folder)
+    sentence = f"resus: {option[0]} is for a Parquet --query with a Parquet --out: name such files, or leave it out\n"
+    assert (done.returncode, done.stderr) == (2, sentence)
+
+
+@pytest.mark.parametrize("file", ["support.parquet", "query.parquet"])
+def test_a_cut_file_gets_one_sentence_and_leaves_nothing(run: Path, folder: Path, file: str) -> None:
+    (folder / file).write_bytes((folder / file).read_bytes()[:-20])
+    before = sorted(folder.iterdir())
+    done = resus_here("predict", run, *FILES, "--out", "scores.parquet", cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"resus: {file}: it is not a whole Parquet file (")
+    assert done.stderr.count("\n") == 1
+    assert sorted(folder.iterdir()) == before
