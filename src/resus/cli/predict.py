@@ -20,6 +20,10 @@ def command(
         int | None,
         typer.Option(min=1, help="Parquet to Parquet: rows in memory at once; fewer take less. [default: 131072]"),
     ] = None,
+    engine: Annotated[
+        str, typer.Option(help="local, or ray: Parquet to Parquet on a Ray cluster (RAY_ADDRESS, or this machine).")
+    ] = "local",
+    workers: Annotated[int | None, typer.Option(help="With --engine ray: how many. [default: 2]")] = None,
 ) -> None:
     """Click probabilities of new users: σ(basis + residual), with Ψ's basis logit and what the user's events add.
 
@@ -29,9 +33,11 @@ def command(
     From a Parquet query to a Parquet file, tables of any size are scored block by block; what is done is kept in a
     folder beside the file until all is, and --resume goes on there. A CSV or TSV table is read whole.
     """
+    from resus.cli.engines import check_engine
     from resus.data.tables import PARQUET_SUFFIXES, check_ending
     from resus.errors import ConfigError
 
+    check_engine(engine, workers)
     if out is not None:
         check_ending(out)
     in_blocks = out is not None and {out.suffix.lower(), query.suffix.lower()} <= set(PARQUET_SUFFIXES)
@@ -40,7 +46,15 @@ def command(
             f"--{'resume' if resume else 'block-rows'} is for a Parquet --query with a Parquet --out: "
             "name such files, or leave it out"
         )
-    if in_blocks:
+    if engine == "ray":
+        if not in_blocks or support.suffix.lower() not in PARQUET_SUFFIXES or resume:
+            raise ConfigError(
+                "--engine ray scores a Parquet --query with a Parquet --support into a Parquet --out, in one go: "
+                "name such files, and leave out --resume"
+            )
+        assert out is not None
+        _on_ray(run, support, query, out, workers or 2, block_rows)
+    elif in_blocks:
         assert out is not None
         _in_blocks(run, support, query, out, resume, block_rows)
     else:
@@ -70,6 +84,19 @@ def _in_blocks(run: Path, support: Path, query: Path, out: Path, resume: bool, b
     except KeyboardInterrupt:
         err.print("stopped; the same command with --resume goes on", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
+    _warn(scored.events, scored.rows, scored.unknown)
+    say(f"{scored.rows:,} scores in {out}")
+
+
+def _on_ray(run: Path, support: Path, query: Path, out: Path, workers: int, block_rows: int | None) -> None:
+    from resus.cli.console import progress_bars, say
+    from resus.cluster.prediction import predict_on_ray
+    from resus.prediction.stream import BLOCK_ROWS
+
+    with progress_bars() as progress:
+        scored = predict_on_ray(
+            run, support, query, out, workers=workers, block_rows=block_rows or BLOCK_ROWS, progress=progress
+        )
     _warn(scored.events, scored.rows, scored.unknown)
     say(f"{scored.rows:,} scores in {out}")
 

@@ -56,7 +56,7 @@ class ParquetBlocks:
     """A Parquet file, read by Arrow: polars' reader panics on some damaged files."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         if not path.is_file():
             refuse([Problem(str(path), None, None, "the file does not exist", "check the path")])
         with self._whole(), pq.ParquetFile(path) as file:
@@ -70,7 +70,7 @@ class ParquetBlocks:
 
     def frames(self, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
         for table in self.tables(size, columns=columns):
-            yield as_frame(table, str(self._path))
+            yield as_frame(table, str(self.path))
 
     def tables(self, size: int, *, columns: Sequence[str] | None = None, start: int = 0) -> Iterator[pa.Table]:
         """Blocks of `size` rows from row `start` on, wherever the file's own row groups end; one at least."""
@@ -88,7 +88,7 @@ class ParquetBlocks:
             yield pa.Table.from_batches(waiting, schema=None if waiting else schema)
 
     def _batches(self, names: list[str], size: int, start: int) -> Iterator[pa.RecordBatch]:
-        with self._whole(), pq.ParquetFile(self._path, buffer_size=READ_BYTES) as file:
+        with self._whole(), pq.ParquetFile(self.path, buffer_size=READ_BYTES) as file:
             groups = range(file.metadata.num_row_groups)
             first = 0
             while first < len(groups) and start >= file.metadata.row_group(first).num_rows:
@@ -107,7 +107,7 @@ class ParquetBlocks:
             yield
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
             if isinstance(error, OSError) and error.errno:  # the disk's fault, not the file's
-                raise OSError(error.errno, os.strerror(error.errno), str(self._path)) from None
+                raise OSError(error.errno, os.strerror(error.errno), str(self.path)) from None
             reason = str(error).partition("\n")[0]
             what = f"it is not a whole Parquet file ({reason})"
-            refuse([Problem(str(self._path), None, None, what, "fetch or write it again")])
+            refuse([Problem(str(self.path), None, None, what, "fetch or write it again")])

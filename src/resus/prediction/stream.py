@@ -132,7 +132,7 @@ class _Parts:
         for number, table in enumerate(self.query.tables(self.block_rows, start=row), start=done):
             frame = as_frame(table.select(self.scorer.query_columns), QUERY)
             prediction, unknown = self.scorer.answer(spill.index(), frame, row)
-            answered = _with_columns(table, prediction.columns)
+            answered = with_columns(table, prediction.columns)
             with atomic_path(self.path(number)) as aside:
                 pq.write_table(answered.replace_schema_metadata({UNKNOWN: json.dumps(unknown)}), aside)
             row += table.num_rows
@@ -152,7 +152,7 @@ class _Parts:
         return {field.name: unknown[field.name] for field in self.scorer.features.fields if unknown[field.name]}
 
 
-def _with_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
+def with_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
     """The table with these columns, which take the place of any of the same name."""
     for name, values in columns.items():
         place = table.schema.get_field_index(name)

@@ -1,0 +1,179 @@
+"""Batch prediction on a cluster, through Ray Data: rows meet their user's other rows, and are answered as at home.
+
+Encoded rows travel, support and query together, grouped by user; the answers come back with their row numbers and are
+put beside the query's columns in the order of the query. Tables and run folder lie where every worker sees them.
+"""
+
+import contextlib
+import functools
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow.parquet as pq
+import torch
+
+from resus.cluster.ray_cluster import cluster
+from resus.data.frames import as_frame
+from resus.episodes.tensors import Features
+from resus.errors import DataError
+from resus.estimator import Resus
+from resus.files import atomic_path
+from resus.prediction.answers import answer
+from resus.prediction.blocks import ParquetBlocks
+from resus.prediction.rows import QUERY, SUPPORT, users_of
+from resus.prediction.scorer import Scorer
+from resus.prediction.stream import BLOCK_ROWS, Scored, predict_file, with_columns
+from resus.prediction.support_index import SupportIndex
+from resus.progress import Progress, silent
+
+Columns = dict[str, npt.NDArray[Any]]
+GROUPS_PER_WORKER = 4
+ANSWERS = ("probability", "basis", "residual", "support")
+UNKNOWN, REFUSED = "unknown", "refused"
+
+
+def predict_on_ray(
+    run: Path,
+    support: Path,
+    query: Path,
+    out: Path,
+    *,
+    workers: int,
+    block_rows: int = BLOCK_ROWS,
+    progress: Progress = silent,
+) -> Scored:
+    """`predict_file` on the workers of a cluster; both tables are Parquet."""
+    known, asked = ParquetBlocks(support), ParquetBlocks(query)
+    _scorer(str(run.resolve())).check(known.columns, asked.columns)
+    if not asked.rows:
+        return predict_file(_scorer(str(run.resolve())), support, query, out, model=str(run))
+    with cluster(workers):
+        answers = _answers(run.resolve(), known, asked, block_rows, workers)
+        return Scored(asked.rows, known.rows, _write(asked, answers, out, block_rows, progress))
+
+
+def _answers(
+    run: Path, support: ParquetBlocks, query: ParquetBlocks, block_rows: int, workers: int
+) -> Iterator[Columns]:
+    """Batches of answers in the order of the query."""
+    import ray.data
+
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    groups = workers * GROUPS_PER_WORKER
+    blocks = [
+        {"path": str(table.path.resolve()), "is_query": is_query, "first": first}
+        for table, is_query in ((support, False), (query, True))
+        for first in range(0, table.rows, block_rows)
+    ]
+    rows = ray.data.from_items(blocks, override_num_blocks=max(1, len(blocks))).map_batches(
+        functools.partial(_encoded, run=str(run), block_rows=block_rows, groups=groups), batch_size=1
+    )
+    answered = rows.groupby("group").map_groups(functools.partial(_answered, run=str(run)), batch_format="numpy")
+    yield from answered.sort("row").iter_batches(batch_size=block_rows, batch_format="numpy")
+
+
+@functools.cache
+def _scorer(run: str) -> Scorer:
+    return Resus.load(run).scorer
+
+
+def _encoded(block: Columns, *, run: str, block_rows: int, groups: int) -> Columns:
+    """One block of a table: of each row its user, the user's group, its ids and weights, and its label, -1 if none."""
+    try:
+        path, first, is_query = (block[name][0] for name in ("path", "first", "is_query"))
+        return _encoded_rows(_scorer(run), Path(str(path)), int(first), bool(is_query), block_rows, groups)
+    except DataError as error:  # as a row of its own that comes first: Ray forgets what an exception was
+        return _refusal(_scorer(run), str(error))
+
+
+def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_rows: int, groups: int) -> Columns:
+    columns = scorer.query_columns if is_query else scorer.support_columns
+    table = next(iter(ParquetBlocks(path).tables(block_rows, start=first, columns=columns)))
+    where = QUERY if is_query else SUPPORT
+    frame = as_frame(table, where)
+    users = users_of(frame, scorer.schema, where, first)
+    if is_query:
+        ids, weights = scorer.features.encode(frame, QUERY, first)
+        labels = np.full(frame.height, -1, dtype=np.float32)
+    else:
+        ids, weights, labels = scorer.events(frame, first)
+    encoded = {
+        "group": (users.hash(seed=0) % groups).to_numpy().astype(np.int64),
+        "user": users.to_numpy(),
+        "row": np.arange(first, first + frame.height),
+        "is_query": np.full(frame.height, is_query),
+        "label": labels,
+        "ids": ids,
+        REFUSED: np.full(frame.height, "", dtype=object),
+    }
+    return encoded if weights is None else encoded | {"weights": weights}
+
+
+def _refusal(scorer: Scorer, reason: str) -> Columns:
+    columns = scorer.features.n_columns
+    row = {
+        "group": np.zeros(1, dtype=np.int64),
+        "user": np.array([""], dtype=object),
+        "row": np.array([-1]),
+        "is_query": np.array([True]),
+        "label": np.array([-1], dtype=np.float32),
+        "ids": np.zeros((1, columns), dtype=np.int32),
+        REFUSED: np.array([reason], dtype=object),
+    }
+    return row | ({"weights": np.zeros((1, columns), dtype=np.float32)} if scorer.features.weighted else {})
+
+
+def _answered(group: Columns, *, run: str) -> Columns:
+    """All rows of some users: the answers to their queries."""
+    torch.set_num_threads(1)
+    scorer = _scorer(run)
+    in_order = np.argsort(group["row"], kind="stable")
+    group = {name: values[in_order] for name, values in group.items()}
+    events, asked = (_part(group, group["is_query"] == flag) for flag in (False, True))
+    index = SupportIndex.of(_users(events), events["ids"], events.get("weights"), events["label"])
+    weights = torch.from_numpy(asked["weights"]) if "weights" in asked else None
+    features = Features(torch.from_numpy(asked["ids"]), weights)
+    found = answer(scorer.predictor, scorer.model, index, _users(asked), features)
+    unknown = np.full(len(asked["row"]), "", dtype=object)
+    unknown[:1] = json.dumps(scorer.features.count_unknown(asked["ids"]))  # one word for all of them
+    return {"row": asked["row"], **found.columns, UNKNOWN: unknown, REFUSED: asked[REFUSED]}
+
+
+def _part(group: Columns, chosen: npt.NDArray[np.bool_]) -> Columns:
+    return {name: np.ascontiguousarray(values[chosen]) for name, values in group.items()}
+
+
+def _users(rows: Columns) -> pl.Series:
+    return pl.Series("user", list(rows["user"]), dtype=pl.String)
+
+
+def _write(
+    query: ParquetBlocks, answers: Iterator[Columns], out: Path, block_rows: int, progress: Progress
+) -> dict[str, int]:
+    """The query with the answers beside it; by field, the rows with a value never seen in training."""
+    unknown: Counter[str] = Counter()
+    done = 0
+    with atomic_path(out) as aside, contextlib.ExitStack() as opened:
+        writer = None
+        for table, found in zip(query.tables(block_rows), answers, strict=True):
+            if found["row"][0] < 0:
+                raise DataError(str(found[REFUSED][0]))
+            assert np.array_equal(found["row"], np.arange(done, done + table.num_rows)), "every query has its answer"
+            for text in filter(None, found.pop(UNKNOWN)):
+                unknown.update(json.loads(text))
+            answered = with_columns(table, {name: found[name] for name in ANSWERS})
+            writer = writer or opened.enter_context(pq.ParquetWriter(aside, answered.schema))
+            writer.write_table(answered)
+            done += table.num_rows
+            progress("scores", done, query.rows, "rows")
+    return dict(unknown)

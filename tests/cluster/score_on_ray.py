@@ -1,0 +1,30 @@
+"""One Ray cluster, two askings: a good one, and one whose support has a label that is none."""
+
+import sys
+from pathlib import Path
+
+import polars as pl
+
+from resus.cluster.prediction import predict_on_ray
+from resus.cluster.ray_cluster import cluster
+from resus.errors import DataError
+
+
+def main(folder: Path) -> None:
+    support, query = folder / "support.parquet", folder / "query.parquet"
+    with cluster(2):
+        scored = predict_on_ray(folder / "run", support, query, folder / "ray.parquet", workers=2, block_rows=97)
+        sys.stdout.write(f"{scored.rows} {scored.events} {scored.unknown}\n")
+        bad = pl.read_parquet(support).with_columns(click=pl.lit(1).cast(pl.Int64))
+        bad[150, "click"] = 7
+        bad.write_parquet(folder / "bad.parquet")
+        try:
+            predict_on_ray(
+                folder / "run", folder / "bad.parquet", query, folder / "none.parquet", workers=2, block_rows=97
+            )
+        except DataError as error:
+            sys.stdout.write(f"{error}\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
