@@ -3,6 +3,7 @@
     python -m benchmarks.scale                 every size, then the features; about an hour and a half on two idle cores
     python -m benchmarks.scale 1000000         one size
     python -m benchmarks.scale features        Ψ's rows per second with many features against few
+    python -m benchmarks.scale store           bytes that a live user's events take in SQLite
     python -m benchmarks.scale figures         print and draw what is recorded, measure nothing
     python -m benchmarks.scale quick           a smoke run at 20,000 rows, not recorded
 
@@ -12,6 +13,7 @@ Each finished step is a line of benchmarks/scale.jsonl and is not run again; a k
 import json
 import statistics
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,8 @@ from resus.data.features import EncodedField, FeatureMap
 from resus.episodes.tensors import features_of, labels_of
 from resus.files import append_line
 from resus.predictors.neural import NeuralPredictor
+from resus.serving.sqlite_store import SqliteStore
+from resus.serving.store import Event
 from resus.trainer import METRICS
 from resus.training.rowwise_adam import adam_of
 
@@ -113,6 +117,20 @@ def _rows_per_second(log: InteractionLog, steps: int) -> float:
     return (steps - steps // 10) * batches.shape[1] / (time.perf_counter() - began)
 
 
+def store(users: int = 500, events: int = 50) -> dict[str, Any]:
+    """Bytes per event in a SQLite store of Taobao's context: the item, which brings its own fields, and the place."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store.sqlite"
+        kept = SqliteStore(path, capacity=200)
+        for user in range(users):
+            context = [{"adgroup_id": str(n * 997), "pid": "430548_1007"} for n in range(events)]
+            drawn = [Event(f"{user}-{n}", 1.494e9 + n, float(n % 20 == 0), context[n]) for n in range(events)]
+            kept.add([(f"user-{user}", event) for event in drawn])
+        kept.close()
+        size = path.stat().st_size
+    return {"step": "store", "rows": users * events, "bytes_per_event": round(size / (users * events), 1)}
+
+
 def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -156,6 +174,8 @@ def show(lines: list[dict[str, Any]]) -> None:
         if line["step"] == "features":
             many, few = (f"{line[f'{n}_rows_per_second']:,} rows/s with {line[f'{n}_ids']:,}" for n in ("many", "few"))
             console.print(f"Ψ: {many} features, {few}: share {line['share']:.2f} (target: at least 0.6)")
+        if line["step"] == "store":
+            console.print(f"SQLite store: {line['bytes_per_event']} bytes per event")
 
 
 def draw(found: dict[int, dict[str, float]]) -> None:
@@ -185,10 +205,13 @@ def main(words: list[str]) -> None:
         console.print(recorded(record), features(log, steps=10, repeats=1))
         return
     if words != ["figures"]:
-        for rows in [int(word) for word in words if word.isdigit()] or (() if words == ["features"] else SIZES):
+        for rows in [int(word) for word in words if word.isdigit()] or (SIZES if not words else ()):
             measure(rows)
-        if words in ([], ["features"]) and not any(line["step"] == "features" for line in recorded()):
+        done = {line["step"] for line in recorded()}
+        if words in ([], ["features"]) and "features" not in done:
             append_line(RECORD, json.dumps(features(InteractionLog.open(RUNS / str(max(SIZES)) / "log"))))
+        if words in ([], ["store"]) and "store" not in done:
+            append_line(RECORD, json.dumps(store()))
     show(recorded())
 
 
