@@ -25,9 +25,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_from_data_to_a_report(workplace: Path) -> None:
     assert sorted(path.name for path in (workplace / "log").iterdir()) == [
-        "events.arrow",
+        "crowd.npy",
         "features.json",
+        "ids.npy",
+        "labels.npy",
         "manifest.json",
+        "truth.npy",
         "users.arrow",
     ]
     assert InteractionLog.open(workplace / "log").n_users == 120

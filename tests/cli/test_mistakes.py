@@ -191,7 +191,7 @@ def test_a_model_that_is_not_whole(command: str, damage: str, folder: Path, work
     assert listing(folder) == before
 
 
-@pytest.mark.parametrize("file", ["events.arrow", "users.arrow", "features.json", "manifest.json"])
+@pytest.mark.parametrize("file", ["ids.npy", "labels.npy", "users.arrow", "features.json", "manifest.json"])
 def test_a_log_that_is_not_whole(file: str, folder: Path, workplace: Path) -> None:
     shutil.copytree(workplace / "log", folder / "log")
     content = (folder / "log" / file).read_bytes()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from resus.data.build import BuildOptions, build_log
 from resus.data.features import EncodedField, FeatureMap
-from resus.data.log import EVENTS, FEATURES, MANIFEST, USERS, InteractionLog
+from resus.data.log import FEATURES, MANIFEST, USERS, InteractionLog
 from resus.data.planted import PlantedWorld, planted_log
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError
@@ -123,7 +123,7 @@ def test_a_folder_that_is_no_log_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize("part", [EVENTS, USERS, FEATURES, MANIFEST])
+@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES, MANIFEST])
 def test_a_truncated_part_is_refused(log: InteractionLog, tmp_path: Path, part: str, kept: float) -> None:
     log.save(tmp_path / "log")
     path = tmp_path / "log" / part
@@ -133,7 +133,7 @@ def test_a_truncated_part_is_refused(log: InteractionLog, tmp_path: Path, part: 
         InteractionLog.open(tmp_path / "log")
 
 
-@pytest.mark.parametrize("part", [EVENTS, USERS, FEATURES])
+@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES])
 def test_a_missing_part_is_refused(log: InteractionLog, tmp_path: Path, part: str) -> None:
     log.save(tmp_path / "log")
     (tmp_path / "log" / part).unlink()
@@ -141,7 +141,7 @@ def test_a_missing_part_is_refused(log: InteractionLog, tmp_path: Path, part: st
         InteractionLog.open(tmp_path / "log")
 
 
-@pytest.mark.parametrize("part", [EVENTS, USERS, FEATURES])
+@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES])
 def test_a_part_of_another_log_is_refused(tmp_path: Path, part: str) -> None:
     weighted_log().save(tmp_path / "log")
     LOGS["planted"]().save(tmp_path / "other")
@@ -150,7 +150,7 @@ def test_a_part_of_another_log_is_refused(tmp_path: Path, part: str) -> None:
         InteractionLog.open(tmp_path / "log")
 
 
-@pytest.mark.parametrize("part", [EVENTS, USERS])
+@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS])
 def test_an_arrow_file_of_somebody_else_is_refused(log: InteractionLog, tmp_path: Path, part: str) -> None:
     log.save(tmp_path / "log")
     table = pa.table({"ids": list(range(log.n_rows)), "label": ["a"] * log.n_rows, "user": ["u"] * log.n_rows})
@@ -163,8 +163,8 @@ def test_an_arrow_file_of_somebody_else_is_refused(log: InteractionLog, tmp_path
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("format", 2, "is of another format than 1"),
-        ("counts", {"rows": 3}, r"events.arrow has \d+ rows, not 3"),
+        ("format", 1, "is of another format than 2"),
+        ("counts", {"rows": 3}, r"ids.npy has \d+ rows, not 3"),
         ("counts", {}, "is a damaged prepared log"),
         ("ordered", None, "is a damaged prepared log"),
     ],
@@ -182,7 +182,7 @@ def test_an_edited_manifest_is_refused(tmp_path: Path, key: str, value: object, 
 
 def test_a_manifest_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("[]")
-    with pytest.raises(ArtifactError, match="is of another format than 1"):
+    with pytest.raises(ArtifactError, match="is of another format than 2"):
         InteractionLog.open(tmp_path)
 
 

@@ -95,7 +95,7 @@ def test_asked_for_the_same_again_nothing_is_read(
     schema.write_text(SCHEMA.replace("fields", "label_threshold: 1\nfields"))
     run(options=PrepareOptions(min_count=2))
     assert len(reads) == 4
-    (tmp_path / "log" / "events.arrow").write_bytes(b"damaged")
+    (tmp_path / "log" / "ids.npy").write_bytes(b"damaged")
     assert run(options=PrepareOptions(min_count=2)).n_rows == 12
     assert len(reads) == 5
 

@@ -1,7 +1,6 @@
 """InteractionLog: every event of every user, columnar, memory-mapped, sorted by user and then by order of events."""
 
-import hashlib
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,15 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from resus.data.columns import Column, blocks_of, map_column
 from resus.data.features import FeatureMap, Ids, Weights
+from resus.data.log_writer import (
+    COLUMNS,
+    FEATURES,
+    FORMAT,
+    MANIFEST,
+    NO_EVENT,
+    USERS,
+    ContentHash,
+    LogWriter,
+    column_file,
+)
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-EVENTS = "events.arrow"
-USERS = "users.arrow"
-FEATURES = "features.json"
+PARTS = {MANIFEST, USERS, FEATURES, *map(column_file, COLUMNS)}
+FORMER_PARTS = {"events.arrow"}  # of format 1, which may be replaced
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -45,7 +53,7 @@ class InteractionLog:
 
     def __post_init__(self) -> None:
         if len(self.labels) == 0:
-            raise DataError("the log has no event: check the filters and the input file")
+            raise DataError(NO_EVENT)
         assert self.ids.shape == (self.n_rows, self.features.n_columns)
         assert self.offsets[0] == 0
         assert self.offsets[-1] == self.n_rows
@@ -89,21 +97,11 @@ class InteractionLog:
 
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped."""
-        refuse_foreign(folder)
-        if (folder / MANIFEST).is_file() and _name_in(folder) not in (None, self.name):
-            raise ConfigError(f"{folder} holds the log '{_name_in(folder)}': choose another place, or delete it first")
-        manifest = {"format": FORMAT, **self.manifest, **facts, "hash": self._hash(), "counts": self._counts()}
-        manifest["ordered"] = self.ordered
-        columns: dict[str, pa.Array] = {"label": pa.array(self.labels), "ids": _matrix(self.ids)}
-        for name, column in (("weights", self.weights), ("truth", self.truth), ("crowd", self.crowd)):
-            if column is not None:
-                columns[name] = _matrix(column) if column.ndim == 2 else pa.array(column)
-        users = pa.table({"user": self.user_ids, "first_row": pa.array(self.offsets[:-1])})
-        with atomic_folder(folder) as aside:
-            _write_arrow(aside / EVENTS, pa.table(columns))
-            _write_arrow(aside / USERS, users)
-            (aside / FEATURES).write_text(json.dumps(self.features.to_json(), ensure_ascii=False), encoding="utf-8")
-            (aside / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False), encoding="utf-8")
+        refuse_foreign(folder, self.name)
+        with atomic_folder(folder) as aside, LogWriter(aside, self.features, ordered=self.ordered) as writer:
+            for columns in self._blocks():
+                writer.add(columns)
+            writer.finish(self.user_ids, self.offsets, self.manifest | facts)
         return InteractionLog.open(folder)
 
     @classmethod
@@ -127,41 +125,37 @@ class InteractionLog:
 
     @classmethod
     def _of_parts(cls, folder: Path, manifest: dict[str, Any]) -> Self:
-        events, users = _read_arrow(folder / EVENTS), _read_arrow(folder / USERS)
         rows = manifest["counts"]["rows"]
-        if events.num_rows != rows:
-            raise ValueError(f"{EVENTS} has {events.num_rows} rows, not {rows}")
+        columns = {name: map_column(folder / column_file(name), COLUMNS[name]) for name in manifest["columns"]}
+        for name, column in columns.items():
+            if len(column) != rows:
+                raise ValueError(f"{column_file(name)} has {len(column)} rows, not {rows}")
+        users = pa.ipc.open_file(pa.memory_map(str(folder / USERS))).read_all()
         return cls(
             features=FeatureMap.from_json(read_json(folder / FEATURES)),
-            ids=_as_matrix(events["ids"]),
-            weights=_as_matrix(events["weights"]) if "weights" in events.column_names else None,
-            labels=_as_vector(events["label"]),
-            offsets=np.append(_as_vector(users["first_row"]), rows).astype(np.int64),
+            ids=columns["ids"],
+            weights=columns.get("weights"),
+            labels=columns["labels"],
+            offsets=np.append(_whole(users["first_row"]).to_numpy(), rows).astype(np.int64),
             user_ids=_whole(users["user"]),
             ordered=bool(manifest["ordered"]),
-            truth=_as_vector(events["truth"]) if "truth" in events.column_names else None,
-            crowd=_as_vector(events["crowd"]) if "crowd" in events.column_names else None,
+            truth=columns.get("truth"),
+            crowd=columns.get("crowd"),
             manifest=manifest,
         )
 
-    def _counts(self) -> dict[str, Any]:
-        item = next((f for f in self.features.fields if f.name == self.features.item), None)
-        return {
-            "rows": self.n_rows,
-            "users": self.n_users,
-            "items": len(item.vocabulary) if item else None,
-            "positives": int(self.labels.sum()),
-            "ids": self.features.n_ids,
-            "fields": {f.name: f.ids - 1 if f.kind != "numeric" else "numeric" for f in self.features.fields},
-        }
+    def _blocks(self) -> Iterator[dict[str, Column]]:
+        """The columns that there are, some rows of all at a time."""
+        columns = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
+        for parts in zip(*map(blocks_of, columns.values()), strict=True):
+            yield dict(zip(columns, parts, strict=True))
 
     def _hash(self) -> str:
-        digest = hashlib.sha256(json.dumps(self.features.to_json(), sort_keys=True).encode())
+        content = ContentHash(self.features)
         for column in (self.ids, self.weights, self.labels, self.offsets):
             if column is not None:
-                digest.update(np.ascontiguousarray(column).data)
-        digest.update(str(self.ordered).encode())
-        return digest.hexdigest()
+                content.add(blocks_of(column))
+        return content.finish(self.ordered)
 
 
 def _name_in(folder: Path) -> str | None:
@@ -173,42 +167,19 @@ def _name_in(folder: Path) -> str | None:
     return manifest.get("name") if isinstance(manifest, dict) else None
 
 
-def refuse_foreign(folder: Path) -> None:
-    """A prepared log may be replaced; anything else in that place is somebody's work."""
+def refuse_foreign(folder: Path, name: str | None = None) -> None:
+    """A prepared log, of this `name` where it is given, may be replaced; anything else there is somebody's work."""
     if folder.is_file():
         raise ConfigError(f"{folder} is a file: choose a folder for the result")
-    parts = {MANIFEST, EVENTS, USERS, FEATURES}
-    foreign = {path.name for path in folder.iterdir()} - parts if folder.is_dir() else set()
+    foreign = {path.name for path in folder.iterdir()} - PARTS - FORMER_PARTS if folder.is_dir() else set()
     if foreign:
         raise ConfigError(
             f"{folder} holds {min(foreign)}, which is no part of a log: choose another place for the result"
         )
-
-
-def _matrix(values: npt.NDArray[Any]) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(np.ascontiguousarray(values).reshape(-1)), values.shape[1])
-
-
-def _write_arrow(path: Path, table: pa.Table) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-
-
-def _read_arrow(path: Path) -> pa.Table:
-    return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
+    if name is not None and (folder / MANIFEST).is_file() and _name_in(folder) not in (None, name):
+        raise ConfigError(f"{folder} holds the log '{_name_in(folder)}': choose another place, or delete it first")
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
     """One array; `combine_chunks` copies even a single chunk out of the memory map."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _as_vector(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    values: npt.NDArray[Any] = _whole(column).to_numpy(zero_copy_only=False)
-    return values
-
-
-def _as_matrix(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    lists = _whole(column)
-    values: npt.NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=True)
-    return values.reshape(len(lists), -1)

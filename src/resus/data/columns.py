@@ -1,0 +1,101 @@
+"""Columns as plain .npy files: written block by block, read as one memory map or in blocks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+Column = npt.NDArray[Any]
+
+BLOCK_ROWS = 1 << 18
+
+
+class ColumnWriter:
+    """A column that grows at its end; `width` is None for one value per row."""
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike, width: int | None = None) -> None:
+        self.rows = 0
+        self._dtype = np.dtype(dtype)
+        self._row_shape = () if width is None else (width,)
+        self._stream = path.open("wb")
+        self._write_header()
+        self._begin = self._stream.tell()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+    def add(self, block: Column) -> None:
+        assert block.shape[1:] == self._row_shape
+        assert block.dtype == self._dtype
+        self._stream.write(np.ascontiguousarray(block).data)
+        self.rows += len(block)
+
+    def close(self) -> None:
+        """Say in the header how many rows there are; numpy leaves room for the number."""
+        if self._stream.closed:
+            return
+        with self._stream:
+            self._stream.seek(0)
+            self._write_header()
+            assert self._stream.tell() == self._begin
+
+    def _write_header(self) -> None:
+        description = {
+            "descr": np.lib.format.dtype_to_descr(self._dtype),
+            "fortran_order": False,
+            "shape": (self.rows, *self._row_shape),
+        }
+        np.lib.format.write_array_header_1_0(self._stream, description)
+
+
+def map_column(path: Path, dtype: npt.DTypeLike) -> Column:
+    """The whole column as a read-only memory map; ValueError where the file is not such a column, or not whole."""
+    try:
+        mapped = np.lib.format.open_memmap(path, mode="r")
+    except (ValueError, EOFError) as error:
+        raise ValueError(f"{path.name} is not a whole column: {error}") from None
+    if mapped.dtype != np.dtype(dtype) or not mapped.flags.c_contiguous:
+        raise ValueError(f"{path.name} is of another kind than {np.dtype(dtype)}")
+    if path.stat().st_size != mapped.offset + mapped.nbytes:
+        raise ValueError(f"{path.name} is longer than it says")
+    return np.asarray(mapped)
+
+
+def blocks_of(column: Column, rows: int = BLOCK_ROWS) -> Iterator[Column]:
+    """A column in consecutive blocks of rows."""
+    for start in range(0, len(column), rows):
+        yield column[start : start + rows]
+
+
+class ColumnReader:
+    """A column that is read from its beginning, some rows at a time, without mapping it."""
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
+        self._column = map_column(path, dtype)  # checks the file; no row is touched
+        self._stream = path.open("rb")
+        self._stream.seek(path.stat().st_size - self._column.nbytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._stream.close()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._column.shape
+
+    def take(self, rows: int) -> Column:
+        """The next rows; fewer where the column ends."""
+        values = int(rows * np.prod(self.shape[1:], dtype=np.int64))
+        return np.fromfile(self._stream, dtype=self._column.dtype, count=values).reshape(-1, *self.shape[1:])
+
+    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Column]:
+        """The rest of the column."""
+        while len(block := self.take(rows)):
+            yield block
