@@ -14,5 +14,7 @@ def diagnose(path: Path, schema: TableSchema | None = None, options: PrepareOpti
     source = source_at(path, schema)
     if isinstance(source, Problem):
         return [source]
+    if source.sound is not None and source.sound(options):
+        return []
     table = source.read(options)
     return table.check(options.build_options(table.defaults))

@@ -17,6 +17,10 @@ class PrepareOptions(BaseModel):
     label_threshold: float | None = Field(default=None, description="a value from here on counts as a click")
     negatives: int = Field(default=2, ge=1, description="sampled negatives per Frappe log")
     seed: int = Field(default=0, ge=0, description="seed of the sampled negatives")
+    user_field: bool = Field(
+        default=False,
+        description="Taobao's user id as a 16th field, as the paper counts it; off, as a stranger's id says nothing",
+    )
     min_item_count: int | None = Field(default=None, ge=1, description="drop items with fewer interactions")
     min_count: int | None = Field(default=None, ge=1, description="rarer field values become out of vocabulary")
     duplicates: Literal["error", "keep", "first", "last"] | None = Field(

@@ -2,18 +2,24 @@
 
 import hashlib
 import json
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resus.data.build import assemble_log
-from resus.data.log import FORMAT, MANIFEST, InteractionLog, refuse_foreign
+from resus.data.build import BuildOptions, assemble_log
+from resus.data.log import InteractionLog, refuse_foreign
+from resus.data.log_writer import FORMAT, MANIFEST
 from resus.data.options import PrepareOptions
+from resus.data.plain_csv import NotPlain
 from resus.data.problems import Problem, refuse
 from resus.data.schema import TableSchema
 from resus.data.sources import Source, published, published_at, published_names, source_at
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.files import read_json, sha256_of
-from resus.progress import Progress
+from resus.files import atomic_folder, read_json, sha256_of
+from resus.progress import Progress, silent
 
 __all__ = ["PrepareOptions", "prepare"]
 
@@ -46,18 +52,64 @@ def prepare(
     ready = _ready(out, request)
     if ready is not None:
         return ready
+    with ThreadPoolExecutor(1) as beside:
+        files = beside.submit(_facts_of, found.files)
+        facts = _Facts(found, source, options, request, files)
+        log = _streamed(found, options, out, facts, progress or silent)
+        return log if log is not None else _assembled(found, options, out, facts)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What a manifest says beside the log's own facts; the files are hashed while they are read."""
+
+    found: Source
+    source: str
+    options: PrepareOptions
+    request: str
+    files: Future[list[dict[str, Any]]]
+
+    def with_(self, schema: TableSchema, build: BuildOptions) -> dict[str, Any]:
+        effective = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
+        facts = {"source": self.source, "files": self.files.result(), "options": effective, "request": self.request}
+        facts["data_set"] = self.found.data_set
+        if "protocol" in self.found.heeds:
+            facts["protocol"] = self.options.protocol
+        return facts
+
+
+def _facts_of(files: Sequence[Path]) -> list[dict[str, Any]]:
+    return [{"path": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in files]
+
+
+def _streamed(
+    found: Source, options: PrepareOptions, out: Path, facts: _Facts, progress: Progress
+) -> InteractionLog | None:
+    """The log, never held in memory; None where the source has no such reader, or only the strict one can tell."""
+    if found.stream is None:
+        return None
+    try:
+        with atomic_folder(out) as aside:
+            spill = aside / "spill"
+            spill.mkdir()
+            rows = found.stream(options, spill, progress)
+            refuse_foreign(out, rows.name)
+            rows.write(aside, facts.with_(rows.schema, rows.options))
+            shutil.rmtree(spill)
+    except NotPlain:
+        return None
+    return InteractionLog.open(out)
+
+
+def _assembled(found: Source, options: PrepareOptions, out: Path, facts: _Facts) -> InteractionLog:
+    """The log by way of a table in memory."""
     table = found.read(options)
     build = options.build_options(table.defaults)
     refuse(table.check(build))
     assert table.frame is not None
     assert table.schema is not None
-    log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where)
-    files = [{"path": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in found.files]
-    effective = options.model_dump() | build.model_dump() | {"label_threshold": table.schema.label_threshold}
-    facts = {"data_set": found.data_set}
-    if "protocol" in found.heeds:
-        facts["protocol"] = options.protocol
-    return log.save(out, source=source, files=files, options=effective, request=request, **facts)
+    log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where, truth=table.truth)
+    return log.save(out, **facts.with_(table.schema, build))
 
 
 def _find(source: str, path: Path | None, schema: TableSchema | None, progress: Progress | None) -> Source:
@@ -78,7 +130,7 @@ def _find(source: str, path: Path | None, schema: TableSchema | None, progress: 
 def _refuse_unheeded(options: PrepareOptions, source: Source) -> None:
     """A setting that would change nothing is a misunderstanding."""
     default = PrepareOptions()
-    for key in ("protocol", "label_threshold", "negatives"):
+    for key in ("protocol", "label_threshold", "negatives", "user_field"):
         if key not in source.heeds and getattr(options, key) != getattr(default, key):
             raise ConfigError(f"'{key}' means nothing for '{source.name}': leave it out")
 

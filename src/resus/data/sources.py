@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from resus.data import frappe, movielens, recbole, taobao
+from resus.data import frappe, movielens, recbole, taobao, taobao_stream
 from resus.data.archives import unpack
 from resus.data.download import download
+from resus.data.log_rows import LogRows
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
@@ -21,13 +22,19 @@ from resus.validation import nearest_key
 
 @dataclass(frozen=True)
 class Source:
-    """Something that can be read: what it is called, its files, its reader and the options that the reader heeds."""
+    """Something that can be read: what it is called, its files, its reader and the options that the reader heeds.
+
+    One that may be larger than memory has a second reader, `stream`, which raises NotPlain where `read` must look;
+    `sound` is true where nothing is wrong, found in the same way.
+    """
 
     name: str
     files: tuple[Path, ...]
     read: Callable[[PrepareOptions], Table]
     heeds: frozenset[str]
     data_set: str = ""  # its name where it is a published one
+    stream: Callable[[PrepareOptions, Path, Progress], LogRows] | None = None
+    sound: Callable[[PrepareOptions], bool] | None = None
 
 
 @dataclass(frozen=True)
@@ -42,14 +49,25 @@ class Published:
     url: str | None = None
     checksum: str = ""
     login_page: str = ""
+    optional: tuple[str, ...] = ()  # files beside the members, read where they are
+    stream: Callable[[Path, PrepareOptions, Path, Progress], LogRows] | None = None
+    sound: Callable[[Path, PrepareOptions], bool] | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
         return tuple(Path(member).name for member in self.members)
 
     def source(self, folder: Path) -> Source:
-        files = tuple(folder / name for name in self.files)
-        return Source(self.name, files, partial(self.read, folder), self.heeds, data_set=self.name)
+        extra = [name for name in self.optional if (folder / name).is_file()]
+        return Source(
+            name=self.name,
+            files=tuple(folder / name for name in (*self.files, *extra)),
+            read=partial(self.read, folder),
+            heeds=self.heeds,
+            data_set=self.name,
+            stream=partial(self.stream, folder) if self.stream else None,
+            sound=partial(self.sound, folder) if self.sound else None,
+        )
 
 
 PUBLISHED = (
@@ -74,10 +92,13 @@ PUBLISHED = (
     Published(
         name="taobao",
         aliases=("taobao-ads", "ali-display-ads"),
-        members=("raw_sample.csv", "ad_feature.csv", "user_profile.csv"),
+        members=(taobao.IMPRESSIONS_FILE, taobao.ADS_FILE, taobao.PROFILES_FILE),
         read=taobao.read,
-        heeds=frozenset(),
+        heeds=frozenset({"user_field"}),
         login_page="https://tianchi.aliyun.com/dataset/56",
+        optional=(taobao.TRUTH_FILE,),
+        stream=taobao_stream.stream,
+        sound=taobao_stream.is_sound,
     ),
 )
 

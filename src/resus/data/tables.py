@@ -34,7 +34,8 @@ _ROLES = {
 class Table:
     """Rows as read, what was wrong on the way, and the defaults for a log of them; no frame where nothing was readable.
 
-    `lines` are the rows' line numbers in the file `where`; without them row 1 is the first.
+    `lines` are the rows' line numbers in the file `where`; without them row 1 is the first. `truth` names the columns
+    of a planted world's two probabilities.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Table:
     problems: tuple[Problem, ...] = ()
     lines: pl.Series | None = None
     defaults: BuildOptions = OWN_DEFAULTS
+    truth: tuple[str, str] | None = None
 
     def check(self, options: BuildOptions) -> list[Problem]:
         """All that is wrong: what the reader met, then what the rows show."""
