@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -209,9 +208,7 @@ def test_the_truth_goes_into_the_log(tmp_path: Path) -> None:
     ]
 
 
-def test_asked_for_the_same_again_nothing_is_read(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asked_for_the_same_again_nothing_is_read(folder: Path, tmp_path: Path) -> None:
     steps: list[tuple[str, str]] = []
 
     def note(task: str, done: int, total: int | None, unit: str = "") -> None:
@@ -229,7 +226,7 @@ def test_asked_for_the_same_again_nothing_is_read(
 
 
 def test_a_killed_prepare_leaves_nothing_behind(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(task: str, *_: Any) -> None:
+    def interrupt(task: str, done: int, total: int | None, unit: str = "") -> None:
         if task == "writing the log":
             raise KeyboardInterrupt
 

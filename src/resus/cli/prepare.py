@@ -1,7 +1,7 @@
 """`resus prepare`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,11 @@ def command(
         Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the prepared log. [default: data/NAME]")] = None,
+    like: Annotated[
+        str | None,
+        typer.Option(help="For planted: write files in a published layout instead of a log; known is taobao."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(help="With --like: how many impressions. [default: 26557961]")] = None,
     protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens).")] = "paper",
     assignments: Annotated[
         list[str] | None,
@@ -24,11 +29,16 @@ def command(
             "--set",
             metavar="KEY=VALUE",
             help="label_threshold, min_item_count, min_count, negatives, seed, duplicates (error, keep, first, last), "
-            "single_events (error, keep, drop); for planted: users, items, events_per_user, seed, …",
+            "single_events (error, keep, drop), user_field (Taobao: the user's id as a 16th field, which says nothing "
+            "of a stranger); for planted: users, items, events_per_user, seed, …; with --like: seed, click_rate, …",
         ),
     ] = None,
 ) -> None:
-    """Turn a data set or a table of your own into a memory-mapped log. Asking for the same again is instant."""
+    """Turn a data set or a table of your own into a memory-mapped log. Asking for the same again is instant.
+
+    Taobao is streamed: memory is for its users and ads, not for its rows. Killed, it leaves no half log and starts again
+    from the start, which takes about a minute. Without its files: resus prepare planted --like taobao --rows 1000000.
+    """
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import default_log_folder, planted_at
     from resus.config import parse_assignments
@@ -40,8 +50,11 @@ def command(
 
     if source == "planted" and (path or schema or protocol != "paper"):
         raise ConfigError("the planted world is drawn, not read: leave out --path, --schema and --protocol")
-    folder = out or default_log_folder(source, protocol)
     chosen = parse_assignments(assignments or [])
+    if like is not None or rows is not None:
+        _draw_files(source, like, rows, out, chosen)
+        return
+    folder = out or default_log_folder(source, protocol)
     with progress_bars() as progress:
         if source == "planted":
             log = planted_at(folder, checked(PlantedWorld, chosen))
@@ -55,3 +68,31 @@ def command(
         f"{counts['ids']:,} feature ids"
     )
     say(f"log in {folder}; next: resus train {folder}")
+
+
+def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:
+    """Files of a planted world in a published layout, the stand-in where the published ones are absent."""
+    from resus.cli.console import progress_bars, say
+    from resus.cli.locations import LOGS
+    from resus.data.planted_taobao import PlantedTaobao
+    from resus.data.planted_taobao_files import write_planted_taobao
+    from resus.errors import ConfigError
+    from resus.validation import checked
+
+    if source != "planted":
+        raise ConfigError(f"--like and --rows draw a planted world: write 'resus prepare planted', not '{source}'")
+    if like is None:
+        raise ConfigError("--rows is for files in a published layout: add --like taobao, or use --set users=…")
+    if like != "taobao":
+        raise ConfigError(f"there is no planted world like '{like}': known is taobao")
+    if rows is not None and "rows" in chosen:
+        raise ConfigError("the rows are given twice: leave out --rows or --set rows")
+    settings = checked(PlantedTaobao, chosen | ({} if rows is None else {"rows": rows}))
+    folder = out or LOGS / "planted-taobao-files"
+    with progress_bars() as progress:
+        counts = write_planted_taobao(folder, settings, progress)["counts"]
+    say(
+        f"planted-taobao: {settings.rows:,} impressions for {counts['users']:,} users "
+        f"of {counts['ads']:,} ads, {counts['clicks'] / settings.rows:.1%} clicked"
+    )
+    say(f"files in {folder}; next: resus prepare taobao --path {folder} --out {LOGS / 'planted-taobao'}")

@@ -26,6 +26,8 @@ from resus.data.log_writer import (
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json
 
+__all__ = ["FEATURES", "MANIFEST", "USERS", "InteractionLog", "refuse_foreign"]
+
 PARTS = {MANIFEST, USERS, FEATURES, *map(column_file, COLUMNS)}
 FORMER_PARTS = {"events.arrow"}  # of format 1, which may be replaced
 

@@ -9,15 +9,13 @@ exactly for every event: the click probability knowing the user, and the best on
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from resus.data.build import BuildOptions, build_log
 from resus.data.log import InteractionLog
+from resus.data.logistic import mean_sigmoid, sigmoid
 from resus.data.schema import FieldSchema, TableSchema
-
-Floats = npt.NDArray[np.float64]
 
 AGES = ("18-24", "25-34", "35-44", "45-54", "55+")
 GENDERS = ("f", "m")
@@ -83,7 +81,7 @@ def draw_events(world: PlantedWorld) -> pl.DataFrame:
     known = world.base + appeal[item] + context + (group_taste[user] * traits[item]).sum(axis=1)
     personal = bias[user] + ((taste - group_taste)[user] * traits[item]).sum(axis=1)
     variance = world.bias_spread**2 + world.taste_spread**2 * (traits[item] ** 2).sum(axis=1)
-    truth = _sigmoid(known + personal)
+    truth = sigmoid(known + personal)
     return pl.DataFrame(
         {
             "user": user,
@@ -97,19 +95,6 @@ def draw_events(world: PlantedWorld) -> pl.DataFrame:
             "device": np.array(DEVICES)[device],
             "click": (random.random(len(user)) < truth).astype(np.int8),
             "truth": truth,
-            "crowd": _mean_sigmoid(known, variance),
+            "crowd": mean_sigmoid(known, variance),
         }
     )
-
-
-def _sigmoid(logits: Floats) -> Floats:
-    return 1.0 / (1.0 + np.exp(-logits))
-
-
-def _mean_sigmoid(mean: Floats, variance: Floats) -> Floats:
-    """E[σ(z)] for z ~ N(mean, variance), by Gauss-Hermite quadrature."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
-    total = np.zeros_like(mean)
-    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
-        total += weight * _sigmoid(mean + node * np.sqrt(variance))
-    return total

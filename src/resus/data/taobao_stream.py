@@ -16,6 +16,7 @@ import polars as pl
 from resus.data import taobao
 from resus.data.build import BuildOptions
 from resus.data.columns import Column, ColumnReader
+from resus.data.delimited import Delimited
 from resus.data.features import EncodedField, FeatureMap, Ids, as_text
 from resus.data.log_rows import LogRows
 from resus.data.log_writer import NO_EVENT
@@ -58,7 +59,7 @@ def stream(
             raise NotPlain
         buckets = spill.by_user(spill_folder / "buckets", bucket_rows, progress)
     _order(buckets, build, progress)
-    seen = _filter(buckets, build, users, len(impressions.ads), progress)
+    seen = _filter(buckets, build, users, len(impressions.ads), len(impressions.places), progress)
     if not buckets.rows:
         raise DataError(NO_EVENT)
     places = pl.Series(impressions.places, dtype=pl.String)
@@ -177,7 +178,7 @@ class _Impressions:
             raise NotPlain
 
 
-def _listed(read: taobao.Delimited, key: str) -> pl.DataFrame:
+def _listed(read: Delimited, key: str) -> pl.DataFrame:
     """The rows of a smaller file in which nothing is wrong."""
     if read.problems or read.frame is None or bool(read.frame[key].is_duplicated().any()):
         raise NotPlain
@@ -220,7 +221,7 @@ class _Seen:
     by_place: Integers
 
 
-def _filter(buckets: Buckets, build: BuildOptions, users: Integers, ads: int, progress: Progress) -> _Seen:
+def _filter(buckets: Buckets, build: BuildOptions, users: Integers, ads: int, places: int, progress: Progress) -> _Seen:
     """Drop rare ads, then users with a single row, if so wanted; count what stays."""
     frequent = None
     if build.min_item_count > 1:
@@ -229,8 +230,7 @@ def _filter(buckets: Buckets, build: BuildOptions, users: Integers, ads: int, pr
             counts += np.bincount(rows["ad"], minlength=ads)
         frequent = counts >= build.min_item_count
     total, done = buckets.rows, 0
-    by_ad, by_user = np.zeros(ads, dtype=np.int64), np.zeros(len(users), dtype=np.int64)
-    by_place = np.zeros(0, dtype=np.int64)
+    seen = _Seen(*(np.zeros(count, dtype=np.int64) for count in (ads, len(users), places)))
     for number in range(len(buckets)):
         rows = buckets.read(number)
         done += len(rows)
@@ -240,14 +240,12 @@ def _filter(buckets: Buckets, build: BuildOptions, users: Integers, ads: int, pr
         if build.single_events == "drop":
             rows = rows[np.repeat(counts > 1, counts)]
         starts, counts = _runs(rows["user"])
-        by_user[np.searchsorted(users, rows["user"][starts])] = counts
-        by_ad += np.bincount(rows["ad"], minlength=ads)
-        places = np.bincount(rows["place"], minlength=len(by_place))
-        places[: len(by_place)] += by_place
-        by_place = places
+        seen.by_user[np.searchsorted(users, rows["user"][starts])] = counts
+        seen.by_ad[:] += np.bincount(rows["ad"], minlength=ads)
+        seen.by_place[:] += np.bincount(rows["place"], minlength=places)
         buckets.replace(number, rows)
         progress("counting", done, total, "rows")
-    return _Seen(by_ad, by_user, by_place)
+    return seen
 
 
 def _runs(values: npt.NDArray[np.int64]) -> tuple[Integers, Integers]:

@@ -1,0 +1,223 @@
+"""A planted world in Taobao's likeness: as many users, ads and impressions as wanted, and the truth about each click.
+
+    logit P(click) = base + appeal(ad) + place + taste(group) · traits(ad)        what everyone can see
+                   + bias(user) + taste(user) · traits(ad)                        what only the user's own clicks tell
+
+Memory is for the users, the ads and one block of impressions.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+
+from resus.data.logistic import mean_sigmoid, sigmoid
+
+Array = npt.NDArray[Any]
+
+PUBLISHED_ROWS = 26_557_961
+PUBLISHED_COUNTS = {
+    "users": 1_141_729,
+    "ads": 846_811,
+    "campaigns": 423_000,
+    "customers": 255_000,
+    "brands": 461_000,
+    "categories": 13_000,
+}
+FLOORS = {"users": 40, "ads": 40, "campaigns": 20, "customers": 10, "brands": 20, "categories": 8}
+PLACES = ("430548_1007", "430539_1007")
+BEGIN, SECONDS = 1_494_000_000, 8 * 24 * 3600
+JITTER_SECONDS = 600.0
+TRAITS = 4
+GROUPS = 13  # of gender and age
+NO_PROFILE, NO_BRAND = 0.05, 0.3
+BLOCK_ROWS = 1 << 19
+
+
+class PlantedTaobao(BaseModel):
+    """How many impressions, and how much of them is personal; all else has the published proportions."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: int = Field(default=PUBLISHED_ROWS, ge=1000)
+    seed: int = Field(default=1, ge=0)
+    click_rate: float = Field(default=0.05, gt=0, lt=1)
+    taste_spread: float = Field(default=0.9, ge=0)
+    bias_spread: float = Field(default=0.6, ge=0)
+
+    def count(self, what: str) -> int:
+        """How many users, ads, … there are, in proportion to the rows."""
+        return max(FLOORS[what], round(PUBLISHED_COUNTS[what] * self.rows / PUBLISHED_ROWS))
+
+
+@dataclass(frozen=True)
+class Ads:
+    """What `ad_feature.csv` says, by ad, and what it does to a click."""
+
+    category: Array
+    campaign: Array
+    customer: Array
+    brand: Array  # -1 where there is none
+    price: Array
+    appeal: Array
+    traits: Array  # [A, TRAITS]
+    popularity: Array  # cumulative, up to 1
+
+    @classmethod
+    def draw(cls, world: PlantedTaobao) -> "Ads":
+        random = np.random.default_rng([world.seed, 0])
+        ads = world.count("ads")
+        category = _covering(random, world.count("categories"), ads)
+        campaign = _covering(random, world.count("campaigns"), ads)
+        customer = _covering(random, world.count("customers"), world.count("campaigns"))[campaign]
+        branded = random.random(ads) >= NO_BRAND
+        branded[: world.count("brands")] = True  # so that every brand has an ad
+        branded = random.permutation(branded)
+        brand = np.full(ads, -1)
+        brand[branded] = _covering(random, world.count("brands"), int(branded.sum()))
+        log_price = random.normal(5.0, 1.3, size=ads)
+        by_category, by_brand = random.normal(size=world.count("categories")), random.normal(size=world.count("brands"))
+        appeal = 0.4 * by_category[category] + 0.4 * random.normal(size=ads) - 0.15 * (log_price - 5.0) / 1.3
+        appeal += np.where(branded, 0.3 * by_brand[brand], 0.0)
+        traits = random.normal(size=(len(by_category), TRAITS))[category] + 0.8 * random.normal(size=(ads, TRAITS))
+        return cls(
+            category=category,
+            campaign=campaign,
+            customer=customer,
+            brand=brand,
+            price=np.round(np.exp(log_price), 2),
+            appeal=appeal.astype(np.float32),
+            traits=(traits / np.sqrt(1.64 * TRAITS)).astype(np.float32),
+            popularity=_cumulative(random.permutation(np.arange(1, ads + 1) ** -0.8)),
+        )
+
+
+@dataclass(frozen=True)
+class People:
+    """What `user_profile.csv` says, by user, and what it does to a click; empty cells are -1."""
+
+    has_profile: Array
+    profile: dict[str, Array]
+    group: Array  # GROUPS for those without a profile
+    bias: Array
+    taste: Array  # [U, TRAITS]
+    activity: Array  # cumulative, up to 1
+
+    @classmethod
+    def draw(cls, world: PlantedTaobao) -> "People":
+        random = np.random.default_rng([world.seed, 1])
+        users = world.count("users")
+        gender = 2 - (random.random(users) < 0.35)
+        age = random.choice(7, size=users, p=[0.01, 0.05, 0.18, 0.29, 0.22, 0.21, 0.04])
+        group = np.where(age == 0, 0, age + 6 * (gender == 1))
+        has_profile = random.random(users) >= NO_PROFILE
+        sometimes = {"pvalue_level": (0.46, 1, 4), "new_user_class_level": (0.68, 1, 5)}
+        profile = {
+            "cms_segid": np.where(random.random(users) < 0.5, 0, random.integers(97, size=users)),
+            "cms_group_id": group,
+            "final_gender_code": gender,
+            "age_level": age,
+            "shopping_level": random.choice([1, 2, 3], size=users, p=[0.1, 0.1, 0.8]),
+            "occupation": (random.random(users) < 0.06).astype(np.int64),
+        }
+        for name, (share, low, high) in sometimes.items():
+            profile[name] = np.where(random.random(users) < share, random.integers(low, high, size=users), -1)
+        # a floor under the long tail, so that nearly everybody is seen
+        activity = 0.1 + np.exp(1.1 * random.normal(size=users))
+        return cls(
+            has_profile=has_profile,
+            profile=profile,
+            group=np.where(has_profile, group, GROUPS),
+            bias=(world.bias_spread * random.normal(size=users)).astype(np.float32),
+            taste=(world.taste_spread * random.normal(size=(users, TRAITS))).astype(np.float32),
+            activity=_cumulative(activity),
+        )
+
+
+@dataclass(frozen=True)
+class Impressions:
+    """A block of consecutive rows of `raw_sample.csv`; users and ads by position."""
+
+    user: Array
+    ad: Array
+    place: Array
+    time: Array
+    clicked: Array
+    truth: Array  # given the user
+    crowd: Array  # the user integrated out
+
+
+class World:
+    """Users and ads, drawn once; impressions, drawn block by block."""
+
+    def __init__(self, settings: PlantedTaobao) -> None:
+        self.settings = settings
+        self.ads = Ads.draw(settings)
+        self.people = People.draw(settings)
+        random = np.random.default_rng([settings.seed, 2])
+        self._group_taste = 0.7 * random.normal(size=(GROUPS + 1, TRAITS)).astype(np.float32)
+        self._place = 0.2 * random.normal(size=len(PLACES))
+
+    def impressions(self, block_rows: int = BLOCK_ROWS) -> Iterator[Impressions]:
+        """All impressions, in about the order of their time."""
+        for number, start in enumerate(range(0, self.settings.rows, block_rows)):
+            random = np.random.default_rng([self.settings.seed, 4, number])
+            yield self._block(random, np.arange(start, min(start + block_rows, self.settings.rows)))
+
+    def _block(self, random: np.random.Generator, number: Array) -> Impressions:
+        user, ad, place = self._draw(random, len(number))
+        known, personal, variance = self._logits(user, ad, place)
+        known += self._base
+        truth = sigmoid(known + personal)
+        late = (number + 0.5) / self.settings.rows * SECONDS + JITTER_SECONDS * random.normal(size=len(number))
+        return Impressions(
+            user=user,
+            ad=ad,
+            place=place,
+            time=BEGIN + np.clip(late, 0, SECONDS - 1).astype(np.int64),
+            clicked=(random.random(len(number)) < truth).astype(np.int8),
+            truth=truth.astype(np.float32),
+            crowd=mean_sigmoid(known, variance).astype(np.float32),
+        )
+
+    @cached_property
+    def _base(self) -> float:
+        """The logit that gives the click rate, found by bisection on a sample."""
+        random = np.random.default_rng([self.settings.seed, 3])
+        known, personal, _ = self._logits(*self._draw(random, 100_000))
+        low, high = -20.0, 20.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            enough = sigmoid(middle + known + personal).mean() > self.settings.click_rate
+            low, high = (low, middle) if enough else (middle, high)
+        return low
+
+    def _draw(self, random: np.random.Generator, rows: int) -> tuple[Array, Array, Array]:
+        user = np.searchsorted(self.people.activity, random.random(rows), side="right")
+        ad = np.searchsorted(self.ads.popularity, random.random(rows), side="right")
+        return user, ad, (random.random(rows) < 0.38).astype(np.int64)
+
+    def _logits(self, user: Array, ad: Array, place: Array) -> tuple[Array, Array, Array]:
+        """What everyone can see but for the base, the user's own part, and that part's variance over users."""
+        traits = self.ads.traits[ad]
+        group = self._group_taste[self.people.group[user]]
+        known = self.ads.appeal[ad] + self._place[place] + np.einsum("nt,nt->n", group, traits)
+        personal = self.people.bias[user] + np.einsum("nt,nt->n", self.people.taste[user], traits)
+        spread = self.settings.taste_spread**2 * np.einsum("nt,nt->n", traits, traits)
+        return known.astype(np.float64), personal.astype(np.float64), self.settings.bias_spread**2 + spread
+
+
+def _covering(random: np.random.Generator, values: int, size: int) -> Array:
+    """`size` draws of 0 … values - 1 with a long tail, every value at least once."""
+    assert values <= size
+    more = (values * random.random(size - values) ** 2).astype(np.int64)
+    return random.permutation(np.concatenate([np.arange(values), more]))
+
+
+def _cumulative(weights: Array) -> Array:
+    total: Array = np.cumsum(weights)
+    return np.divide(total, total[-1])
