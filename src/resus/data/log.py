@@ -153,7 +153,7 @@ class InteractionLog:
             yield dict(zip(columns, parts, strict=True))
 
     def _hash(self) -> str:
-        content = ContentHash(self.features)
+        content = ContentHash(self.features.to_json())
         for column in (self.ids, self.weights, self.labels, self.offsets):
             if column is not None:
                 content.add(blocks_of(column))

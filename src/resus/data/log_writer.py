@@ -36,8 +36,8 @@ def column_file(name: str) -> str:
 class ContentHash:
     """One hash of everything a model could see: features, ids, weights, labels and offsets, in this order."""
 
-    def __init__(self, features: FeatureMap) -> None:
-        self._digest = hashlib.sha256(json.dumps(features.to_json(), sort_keys=True).encode())
+    def __init__(self, features: dict[str, Any]) -> None:
+        self._digest = hashlib.sha256(json.dumps(features, sort_keys=True).encode())
 
     def add(self, blocks: Iterable[Column]) -> None:
         for block in blocks:
@@ -57,7 +57,8 @@ class LogWriter:
         self._ordered = ordered
         self._columns: dict[str, ColumnWriter] = {}
         self._open = contextlib.ExitStack()
-        self._hash = ContentHash(features)
+        self._json = features.to_json()
+        self._hash = ContentHash(self._json)
         self._positives = 0
 
     def __enter__(self) -> Self:
@@ -93,7 +94,7 @@ class LogWriter:
             "columns": list(self._columns),
             "ordered": self._ordered,
         }
-        texts = {FEATURES: json.dumps(self._features.to_json(), ensure_ascii=False)}
+        texts = {FEATURES: json.dumps(self._json, ensure_ascii=False)}
         texts[MANIFEST] = json.dumps(facts, indent=2, ensure_ascii=False)
         for name, text in texts.items():
             (self._folder / name).write_text(text, encoding="utf-8")

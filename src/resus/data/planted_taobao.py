@@ -219,5 +219,6 @@ def _covering(random: np.random.Generator, values: int, size: int) -> Array:
 
 
 def _cumulative(weights: Array) -> Array:
-    total: Array = np.cumsum(weights)
-    return np.divide(total, total[-1])
+    total = np.cumsum(weights)
+    shares: Array = total / total[-1]
+    return shares

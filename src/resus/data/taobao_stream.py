@@ -21,6 +21,7 @@ from resus.data.features import EncodedField, FeatureMap, Ids, as_text
 from resus.data.log_rows import LogRows
 from resus.data.log_writer import NO_EVENT
 from resus.data.options import PrepareOptions
+from resus.data.ordering import order_by
 from resus.data.plain_csv import NotPlain, read_plain_blocks
 from resus.data.positions import Positions
 from resus.data.problems import Problem, refuse
@@ -192,24 +193,22 @@ def _order(buckets: Buckets, build: BuildOptions, progress: Progress) -> None:
         rows = buckets.read(number)
         done += len(rows)
         if build.duplicates != "keep":
-            rows = rows[_distinct(rows, build)]
-        buckets.replace(number, rows[np.lexsort((rows["time"], rows["user"]))])
+            rows = rows.take(_distinct(rows, build))
+        buckets.replace(number, rows.take(order_by(rows["user"], rows["time"])))
         progress("sorting by time", done, total, "rows")
 
 
-def _distinct(rows: Rows, build: BuildOptions) -> npt.NDArray[np.bool_]:
-    """The first or last row of each user, ad and time."""
+def _distinct(rows: Rows, build: BuildOptions) -> Integers:
+    """The first or last row of each user, ad and time, in the order of the file."""
     order = np.lexsort((rows["ad"], rows["time"], rows["user"]))
-    events = rows[order]
+    events = rows.take(order)
     new = np.ones(len(rows), dtype=np.bool_)
     new[1:] = False
     for name in ("user", "time", "ad"):
         new[1:] |= events[name][1:] != events[name][:-1]
     if build.duplicates == "error" and not new.all():
         raise NotPlain
-    keep = np.zeros(len(rows), dtype=np.bool_)
-    keep[order[np.append(new[1:], True) if build.duplicates == "last" else new]] = True
-    return keep
+    return np.sort(order[np.append(new[1:], True) if build.duplicates == "last" else new])
 
 
 @dataclass(frozen=True)
@@ -235,10 +234,10 @@ def _filter(buckets: Buckets, build: BuildOptions, users: Integers, ads: int, pl
         rows = buckets.read(number)
         done += len(rows)
         if frequent is not None:
-            rows = rows[frequent[rows["ad"]]]
+            rows = rows.take(np.flatnonzero(frequent[rows["ad"]]))
         _, counts = _runs(rows["user"])
         if build.single_events == "drop":
-            rows = rows[np.repeat(counts > 1, counts)]
+            rows = rows.take(np.flatnonzero(np.repeat(counts > 1, counts)))
         starts, counts = _runs(rows["user"])
         seen.by_user[np.searchsorted(users, rows["user"][starts])] = counts
         seen.by_ad[:] += np.bincount(rows["ad"], minlength=ads)
@@ -260,7 +259,7 @@ def _learned(name: str, values: pl.Series, counts: Integers, min_count: int) -> 
     seen = seen.group_by("value").agg(pl.col("count").sum())
     seen = seen.filter((pl.col("count") >= max(min_count, 1)) & (pl.col("value") != ""))
     seen = seen.sort(["count", "value"], descending=[True, False])
-    return EncodedField(name=name, kind="categorical", columns=1, vocabulary=tuple(seen["value"]))
+    return EncodedField(name=name, kind="categorical", columns=1, vocabulary=tuple(seen["value"].to_list()))
 
 
 @dataclass(frozen=True)
