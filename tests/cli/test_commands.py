@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from resus_process import SMALL, resus_here, succeed, workplace_in
+from resus_process import SMALL, resus_here, start, succeed, workplace_in
 
 from resus import InteractionLog, PlantedWorld, load
 from resus.data.planted import draw_events
@@ -80,6 +80,62 @@ def test_predict_writes_what_the_library_answers(workplace: Path, tmp_path: Path
     shown = resus_here("predict", "run", *rescored, cwd=workplace).stdout.splitlines()
     assert shown[0].split(",") == scores.columns
     assert len(shown) == 1 + query.height
+
+
+def test_a_world_like_taobao_is_drawn_prepared_and_judged_as_taobao(tmp_path: Path) -> None:
+    draw = ("prepare", "planted", "--like", "taobao", "--rows", 60_000, "--set", "seed=4")
+    said = resus_here(*draw, cwd=tmp_path).stdout
+    assert "60,000 impressions" in said
+    files = tmp_path / "data" / "planted-taobao-files"
+    before = {path.name: path.stat().st_mtime_ns for path in files.iterdir()}
+    assert resus_here(*draw, cwd=tmp_path).stdout == said
+    assert {path.name: path.stat().st_mtime_ns for path in files.iterdir()} == before
+    words = said.splitlines()[-1].partition("next: resus ")[2].split()
+    assert words == ["prepare", "taobao", "--path", "data/planted-taobao-files", "--out", "data/planted-taobao"]
+    done = resus_here(*words, "--set", "min_item_count=5", cwd=tmp_path)
+    assert "log in data/planted-taobao" in done.stdout, done.stderr
+    log = InteractionLog.open(tmp_path / "data" / "planted-taobao")
+    assert log.data_set == "taobao"
+    assert log.truth is not None
+    assert resus_here("doctor", "data/planted-taobao-files", cwd=tmp_path).returncode == 0
+
+
+def test_a_killed_prepare_leaves_no_half_log_and_the_next_one_sweeps_up(tmp_path: Path) -> None:
+    resus_here("prepare", "planted", "--like", "taobao", "--rows", 200_000, "--out", "files", cwd=tmp_path)
+    words = ("prepare", "taobao", "--path", "files", "--out", "log", "--set", "min_item_count=1")
+    with start(*words, cwd=tmp_path) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("reading impressions"):
+                process.kill()
+                break
+        process.stderr.read()
+    left = {path.name for path in tmp_path.iterdir()}
+    assert "log" not in left
+    assert resus_here(*words, cwd=tmp_path).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"files", "log"}
+    assert InteractionLog.open(tmp_path / "log").n_rows == 200_000
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("planted", "--rows", 5000), "--rows is for files in a published layout: add --like taobao"),
+        (("planted", "--like", "taobo"), "there is no planted world like 'taobo': known is taobao"),
+        (("planted", "--like", "taobao", "--rows", 10), "'rows' is 10: input should be greater than or equal to 1000"),
+        (("planted", "--like", "taobao", "--set", "sead=1"), "unknown key 'sead', did you mean 'seed'?"),
+        (("planted", "--like", "taobao", "--rows", 2000, "--set", "rows=3000"), "the rows are given twice"),
+        (("taobao", "--like", "taobao"), "--like and --rows draw a planted world: write 'resus prepare planted'"),
+        (("planted", "--like", "taobao", "--path", "x"), "the planted world is drawn, not read: leave out --path"),
+    ],
+)
+def test_a_mistake_about_planted_files_is_one_sentence(
+    tmp_path: Path, words: tuple[object, ...], sentence: str
+) -> None:
+    done = resus_here("prepare", *words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"resus: {sentence}")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_with_brackets_are_said_as_they_are(tmp_path: Path) -> None:

@@ -194,6 +194,15 @@ def test_a_truth_that_does_not_fit_is_refused(tmp_path: Path, change: str) -> No
         prepare("taobao", tmp_path / "log", path=folder)
 
 
+def test_values_of_dropped_rows_only_leave_no_trace(folder: Path, tmp_path: Path) -> None:
+    with (folder / "raw_sample.csv").open("a") as stream:
+        stream.write("99999,1494000001,1234567,999999_1007,1,0\n")
+    options = PrepareOptions(min_item_count=2, single_events="drop", user_field=True)
+    expected = in_memory_log(folder, options)
+    assert "99999" not in expected.user_ids.to_pylist()
+    assert_same(prepare("taobao", tmp_path / "log", path=folder, options=options), expected)
+
+
 def test_the_truth_goes_into_the_log(tmp_path: Path) -> None:
     folder = write_files(tmp_path / "files", seed=1, rows=40, truth=True)
     options = PrepareOptions(min_item_count=1)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from resus.data.columns import Column, blocks_of, map_column
+from resus.data.column_files import Column, blocks_of, map_column
 from resus.data.features import FeatureMap, Ids, Weights
 from resus.data.log_writer import (
     COLUMNS,

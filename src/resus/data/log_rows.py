@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from resus.data.build import BuildOptions
-from resus.data.columns import Column
+from resus.data.column_files import Column
 from resus.data.features import FeatureMap
 from resus.data.log_writer import LogWriter
 from resus.data.schema import TableSchema

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from resus.data.columns import Column, ColumnReader, ColumnWriter, blocks_of
+from resus.data.column_files import Column, ColumnReader, ColumnWriter, blocks_of
 from resus.data.features import FeatureMap
 from resus.errors import DataError
 

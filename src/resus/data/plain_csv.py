@@ -59,7 +59,7 @@ def _parse(block: bytes, names: Sequence[str], numbers: Sequence[str]) -> pl.Dat
     except pl.exceptions.PolarsError:
         raise NotPlain from None
     lines, separators = block.count(b"\n"), block.count(b",")
-    written = separators + lines + block.count(b"\r")
+    written = separators + lines + block.count(b"\r\n")
     written += sum(
         _digits(frame[name]) if name in numbers else int(frame[name].str.len_bytes().sum()) for name in names
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from resus.data.columns import ColumnWriter
+from resus.data.column_files import ColumnWriter
 from resus.data.planted_taobao import BLOCK_ROWS, PLACES, Ads, People, PlantedTaobao, World
 from resus.data.taobao import ADS, ADS_FILE, IMPRESSIONS_FILE, PROFILES, PROFILES_FILE, TRUTH_FILE, TRUTHS
 from resus.errors import ArtifactError, ConfigError

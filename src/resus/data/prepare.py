@@ -69,7 +69,7 @@ class _Facts:
     request: str
     files: Future[list[dict[str, Any]]]
 
-    def with_(self, schema: TableSchema, build: BuildOptions) -> dict[str, Any]:
+    def manifest(self, schema: TableSchema, build: BuildOptions) -> dict[str, Any]:
         effective = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
         facts = {"source": self.source, "files": self.files.result(), "options": effective, "request": self.request}
         facts["data_set"] = self.found.data_set
@@ -94,7 +94,7 @@ def _streamed(
             spill.mkdir()
             rows = found.stream(options, spill, progress)
             refuse_foreign(out, rows.name)
-            rows.write(aside, facts.with_(rows.schema, rows.options))
+            rows.write(aside, facts.manifest(rows.schema, rows.options))
             shutil.rmtree(spill)
     except NotPlain:
         return None
@@ -109,7 +109,7 @@ def _assembled(found: Source, options: PrepareOptions, out: Path, facts: _Facts)
     assert table.frame is not None
     assert table.schema is not None
     log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where, truth=table.truth)
-    return log.save(out, **facts.with_(table.schema, build))
+    return log.save(out, **facts.manifest(table.schema, build))
 
 
 def _find(source: str, path: Path | None, schema: TableSchema | None, progress: Progress | None) -> Source:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from resus.data.columns import Column, map_column
+from resus.data.column_files import Column, map_column
 from resus.data.delimited import Delimited, read_columns
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem

@@ -15,7 +15,7 @@ import polars as pl
 
 from resus.data import taobao
 from resus.data.build import BuildOptions
-from resus.data.columns import Column, ColumnReader
+from resus.data.column_files import Column, ColumnReader
 from resus.data.delimited import Delimited
 from resus.data.features import EncodedField, FeatureMap, Ids, as_text
 from resus.data.log_rows import LogRows
@@ -59,8 +59,9 @@ def stream(
         if build.single_events == "error" and bool((counts == 1).any()):
             raise NotPlain
         buckets = spill.by_user(spill_folder / "buckets", bucket_rows, progress)
-    _order(buckets, build, progress)
-    seen = _filter(buckets, build, users, len(impressions.ads), len(impressions.places), progress)
+    by_ad = _order(buckets, build, len(impressions.ads), progress)
+    frequent = by_ad >= build.min_item_count
+    seen = _filter(buckets, build, frequent, users, len(impressions.places), progress)
     if not buckets.rows:
         raise DataError(NO_EVENT)
     places = pl.Series(impressions.places, dtype=pl.String)
@@ -186,16 +187,22 @@ def _listed(read: Delimited, key: str) -> pl.DataFrame:
     return read.frame
 
 
-def _order(buckets: Buckets, build: BuildOptions, progress: Progress) -> None:
-    """Each user's rows by time, then by their order in the file; of equal events those that are wanted."""
+def _order(buckets: Buckets, build: BuildOptions, ads: int, progress: Progress) -> Integers:
+    """Each user's rows by time, then by their order in the file; of equal events those that are wanted.
+
+    The answer is how many rows each ad has then.
+    """
     total, done = buckets.rows, 0
+    by_ad = np.zeros(ads, dtype=np.int64)
     for number in range(len(buckets)):
         rows = buckets.read(number)
         done += len(rows)
         if build.duplicates != "keep":
             rows = rows.take(_distinct(rows, build))
+        by_ad += np.bincount(rows["ad"], minlength=ads)
         buckets.replace(number, rows.take(order_by(rows["user"], rows["time"])))
         progress("sorting by time", done, total, "rows")
+    return by_ad
 
 
 def _distinct(rows: Rows, build: BuildOptions) -> Integers:
@@ -220,21 +227,21 @@ class _Seen:
     by_place: Integers
 
 
-def _filter(buckets: Buckets, build: BuildOptions, users: Integers, ads: int, places: int, progress: Progress) -> _Seen:
-    """Drop rare ads, then users with a single row, if so wanted; count what stays."""
-    frequent = None
-    if build.min_item_count > 1:
-        counts = np.zeros(ads, dtype=np.int64)
-        for rows in buckets:
-            counts += np.bincount(rows["ad"], minlength=ads)
-        frequent = counts >= build.min_item_count
-    total, done = buckets.rows, 0
+def _filter(
+    buckets: Buckets,
+    build: BuildOptions,
+    frequent: npt.NDArray[np.bool_],
+    users: Integers,
+    places: int,
+    progress: Progress,
+) -> _Seen:
+    """Keep the frequent ads' rows; drop users with a single row then, if so wanted; count what stays."""
+    total, done, ads = buckets.rows, 0, len(frequent)
     seen = _Seen(*(np.zeros(count, dtype=np.int64) for count in (ads, len(users), places)))
     for number in range(len(buckets)):
         rows = buckets.read(number)
         done += len(rows)
-        if frequent is not None:
-            rows = rows.take(np.flatnonzero(frequent[rows["ad"]]))
+        rows = rows.take(np.flatnonzero(frequent[rows["ad"]]))
         _, counts = _runs(rows["user"])
         if build.single_events == "drop":
             rows = rows.take(np.flatnonzero(np.repeat(counts > 1, counts)))
