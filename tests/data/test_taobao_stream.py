@@ -49,7 +49,7 @@ def assert_same(one: InteractionLog, other: InteractionLog) -> None:
     assert one.content_hash == other.content_hash
 
 
-@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), options=OPTIONS)
 def test_streamed_is_in_memory(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, options: PrepareOptions
@@ -192,6 +192,17 @@ def test_a_truth_that_does_not_fit_is_refused(tmp_path: Path, change: str) -> No
     assert problem.where == str(path)
     with pytest.raises(DataError, match=r"truth\.npy"):
         prepare("taobao", tmp_path / "log", path=folder)
+
+
+def test_both_ways_say_the_same_of_the_log(tmp_path: Path) -> None:
+    manifests = []
+    for name in ("plain", "quoted"):
+        folder = write_files(tmp_path / name, seed=1, rows=40, truth=True)
+        if name == "quoted":
+            edit(folder / "raw_sample.csv", lambda lines: lines.__setitem__(0, b'"user"' + lines[0][4:]))
+        log = prepare("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
+        manifests.append({key: value for key, value in log.manifest.items() if key not in ("files", "request")})
+    assert manifests[0] == manifests[1]
 
 
 def test_values_of_dropped_rows_only_leave_no_trace(folder: Path, tmp_path: Path) -> None:

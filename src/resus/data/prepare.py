@@ -97,6 +97,7 @@ def _streamed(
             rows.write(aside, facts.manifest(rows.schema, rows.options))
             shutil.rmtree(spill)
     except NotPlain:
+        progress("reading again, strictly and in memory", 0, None)
         return None
     return InteractionLog.open(out)
 

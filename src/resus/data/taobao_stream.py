@@ -6,7 +6,6 @@ buckets, filtered and counted, and then encoded by gathering the ids of their ad
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,25 +14,23 @@ import polars as pl
 
 from resus.data import taobao
 from resus.data.build import BuildOptions
-from resus.data.column_files import Column, ColumnReader
-from resus.data.delimited import Delimited
-from resus.data.features import EncodedField, FeatureMap, Ids, as_text
+from resus.data.column_files import Column
+from resus.data.features import FeatureMap
+from resus.data.joined_fields import PartOfIds, learned_field
 from resus.data.log_rows import LogRows
 from resus.data.log_writer import NO_EVENT
 from resus.data.options import PrepareOptions
 from resus.data.ordering import order_by
-from resus.data.plain_csv import NotPlain, read_plain_blocks
-from resus.data.positions import Positions
-from resus.data.problems import Problem, refuse
+from resus.data.plain_csv import NotPlain
+from resus.data.schema import TableSchema
 from resus.data.spill import Buckets, Integers, Rows, Spill
 from resus.data.tables import PUBLISHED_DEFAULTS
+from resus.data.taobao_impressions import Impressions, listed_once
 from resus.errors import DataError
 from resus.progress import Progress, silent
 
 BLOCK_BYTES = 1 << 25
 BUCKET_ROWS = 1 << 20
-AD_FIELDS = taobao.ADS
-USER_FIELDS = taobao.PROFILES[1:]
 
 
 def stream(
@@ -50,8 +47,8 @@ def stream(
     `spill_folder` is filled, and needed until the last row has been taken.
     """
     build = options.build_options(PUBLISHED_DEFAULTS)
-    impressions = _Impressions(folder, block_bytes)
-    profiles = _listed(taobao.read_profiles(folder), "userid")
+    impressions = Impressions(folder, block_bytes)
+    profiles = listed_once(taobao.read_profiles(folder), "userid")
     with Spill(spill_folder / "impressions", impressions.dtype) as spill:
         for rows in impressions.read(progress):
             spill.add(rows)
@@ -64,26 +61,16 @@ def stream(
     seen = _filter(buckets, build, frequent, users, len(impressions.places), progress)
     if not buckets.rows:
         raise DataError(NO_EVENT)
-    places = pl.Series(impressions.places, dtype=pl.String)
     kept = np.flatnonzero(seen.by_user)
     user_ids = pl.Series("user", users[kept]).cast(pl.String)
     people = user_ids.to_frame(taobao.USER_FIELD)
     people = people.join(profiles, on=taobao.USER_FIELD, how="left", maintain_order="left")
-    counted = {name: (impressions.ads[name], seen.by_ad) for name in AD_FIELDS}
-    counted |= {name: (people[name], seen.by_user[kept]) for name in (*USER_FIELDS, taobao.USER_FIELD)}
-    counted["pid"] = (places, seen.by_place)
+    places = pl.DataFrame({"pid": impressions.places}, schema={"pid": pl.String})
+    tables = {"ad": (impressions.ads, seen.by_ad), "user": (people, seen.by_user[kept])}
+    tables["place"] = (places, seen.by_place)
     schema = taobao.schema_of(options)
-    fields = tuple(_learned(name, *counted[name], build.min_count) for name in schema.fields)
-    features = FeatureMap(fields=fields, item=schema.item)
-    blocks = partial(
-        _encoded,
-        buckets,
-        features.n_columns,
-        _Part.of(features, impressions.ads, AD_FIELDS),
-        _Part.of(features, people, [*USER_FIELDS, taobao.USER_FIELD]),
-        _Part.of(features, places.to_frame("pid"), ["pid"]),
-        progress,
-    )
+    features = _features(tables, schema, build.min_count)
+    parts = {role: PartOfIds.of(features, table) for role, (table, _) in tables.items()}
     return LogRows(
         name=impressions.name,
         schema=schema,
@@ -91,7 +78,7 @@ def stream(
         features=features,
         user_ids=user_ids.to_arrow(),
         offsets=np.concatenate([[0], np.cumsum(seen.by_user[kept])]),
-        blocks=blocks(),
+        blocks=_encoded(buckets, features.n_columns, parts, progress),
     )
 
 
@@ -101,90 +88,12 @@ def is_sound(folder: Path, options: PrepareOptions) -> bool:
     if "error" in (build.duplicates, build.single_events):
         return False
     try:
-        _listed(taobao.read_profiles(folder), "userid")
-        for _ in _Impressions(folder, BLOCK_BYTES).read(silent):
+        listed_once(taobao.read_profiles(folder), "userid")
+        for _ in Impressions(folder, BLOCK_BYTES).read(silent):
             pass
     except (NotPlain, DataError):
         return False
     return True
-
-
-class _Impressions:
-    """The rows of `raw_sample.csv`, checked, with positions in place of ads and places."""
-
-    def __init__(self, folder: Path, block_bytes: int) -> None:
-        self.ads = _listed(taobao.read_ads(folder), "adgroup_id")
-        self.places: list[str | None] = [None]
-        self._block_bytes = block_bytes
-        self._path = folder / taobao.IMPRESSIONS_FILE
-        truth = taobao.read_truth(folder)
-        if not self._path.is_file():
-            raise NotPlain
-        refuse([truth] if isinstance(truth, Problem) else [])
-        self._truth_path = None if truth is None else folder / taobao.TRUTH_FILE
-        self.name = taobao.NAME if truth is None else taobao.PLANTED_NAME
-        kinds = [("user", "i8"), ("time", "i8"), ("ad", "i4"), ("place", "i4"), ("clicked", "u1")]
-        kinds += [] if truth is None else [(name, "f4") for name in taobao.TRUTHS]
-        self.dtype = np.dtype(kinds)
-
-    def read(self, progress: Progress) -> Iterator[Rows]:
-        """All rows in the order of the file."""
-        if self._truth_path is None:
-            yield from self._read(None, progress)
-            return
-        with ColumnReader(self._truth_path, np.float32) as truth:
-            yield from self._read(truth, progress)
-
-    def _read(self, truth: ColumnReader | None, progress: Progress) -> Iterator[Rows]:
-        texts = self.ads["adgroup_id"]
-        numbers = texts.cast(pl.Int64, strict=False)
-        # '007' is listed, but no impression in a plain file says so
-        canonical = (numbers.cast(pl.String) == texts).fill_null(False).to_numpy()
-        listed = np.flatnonzero(canonical)
-        positions = Positions(numbers.fill_null(-1).to_numpy()[listed])
-        size = self._path.stat().st_size
-        codes: dict[str, int] = {}
-        done = clicks = 0
-        blocks = read_plain_blocks(
-            self._path,
-            numbers=["user", "time_stamp", "adgroup_id", "clk"],
-            texts=["pid"],
-            block_bytes=self._block_bytes,
-        )
-        for frame, read in blocks:
-            rows = np.empty(frame.height, dtype=self.dtype)
-            clicked = frame["clk"].to_numpy()
-            ads = positions.find(frame["adgroup_id"].to_numpy())
-            if clicked.max() > 1 or ads.min() < 0:
-                raise NotPlain
-            for name in frame["pid"].unique().drop_nulls():
-                if name not in codes:
-                    codes[name] = len(self.places)
-                    self.places.append(name)
-            rows["user"], rows["time"] = frame["user"], frame["time_stamp"]
-            rows["ad"], rows["clicked"] = listed[ads], clicked
-            rows["place"] = frame["pid"].replace_strict(codes, default=0, return_dtype=pl.Int32) if codes else 0
-            done += len(rows)
-            clicks += int(np.count_nonzero(clicked))
-            if truth is not None:
-                block = truth.take(len(rows))
-                if len(block) < len(rows):
-                    refuse([taobao.unfit_truth(self._path.parent)])
-                for place, name in enumerate(taobao.TRUTHS):
-                    rows[name] = block[:, place]
-            yield rows
-            progress("reading impressions", done, done * size // read, "rows")
-        if truth is not None and len(truth.take(1)):
-            refuse([taobao.unfit_truth(self._path.parent)])
-        if clicks in (0, done):
-            raise NotPlain
-
-
-def _listed(read: Delimited, key: str) -> pl.DataFrame:
-    """The rows of a smaller file in which nothing is wrong."""
-    if read.problems or read.frame is None or bool(read.frame[key].is_duplicated().any()):
-        raise NotPlain
-    return read.frame
 
 
 def _order(buckets: Buckets, build: BuildOptions, ads: int, progress: Progress) -> Integers:
@@ -260,42 +169,24 @@ def _runs(values: npt.NDArray[np.int64]) -> tuple[Integers, Integers]:
     return starts, np.diff(np.append(starts, len(values)))
 
 
-def _learned(name: str, values: pl.Series, counts: Integers, min_count: int) -> EncodedField:
-    """A field's vocabulary, as `FeatureMap.learn` finds it, from values that stand for several rows each."""
-    seen = pl.DataFrame({"value": as_text(values), "count": counts}).drop_nulls("value")
-    seen = seen.group_by("value").agg(pl.col("count").sum())
-    seen = seen.filter((pl.col("count") >= max(min_count, 1)) & (pl.col("value") != ""))
-    seen = seen.sort(["count", "value"], descending=[True, False])
-    return EncodedField(name=name, kind="categorical", columns=1, vocabulary=tuple(seen["value"].to_list()))
-
-
-@dataclass(frozen=True)
-class _Part:
-    """The ids of some fields for each row of a smaller table, and the columns of the log that they fill."""
-
-    columns: list[int]
-    ids: Ids
-
-    @classmethod
-    def of(cls, features: FeatureMap, frame: pl.DataFrame, names: list[str]) -> "_Part":
-        columns = [column for column, field in enumerate(features.fields) if field.name in names]
-        part = FeatureMap(fields=tuple(features.fields[column] for column in columns))
-        ids, _ = part.encode(frame)
-        shift = np.array(features.first_ids)[columns] - np.array(part.first_ids)
-        return cls(columns, ids + shift.astype(np.int32))
+def _features(tables: dict[str, tuple[pl.DataFrame, Integers]], schema: TableSchema, min_count: int) -> FeatureMap:
+    """The vocabularies of all fields, from tables and how many of the log's rows each of their rows stands for."""
+    columns = {name: (table[name], counts) for table, counts in tables.values() for name in table.columns}
+    fields = tuple(learned_field(name, *columns[name], min_count) for name in schema.fields)
+    return FeatureMap(fields=fields, item=schema.item)
 
 
 def _encoded(
-    buckets: Buckets, width: int, ads: _Part, people: _Part, places: _Part, progress: Progress
+    buckets: Buckets, width: int, parts: dict[str, PartOfIds], progress: Progress
 ) -> Iterator[dict[str, Column]]:
     """The log's rows, a bucket at a time."""
     total, done, first = buckets.rows, 0, 0
     for rows in buckets:
-        ids = np.empty((len(rows), width), dtype=np.int32)
         _, lengths = _runs(rows["user"])
-        ids[:, ads.columns] = ads.ids[rows["ad"]]
-        ids[:, places.columns] = places.ids[rows["place"]]
-        ids[:, people.columns] = np.repeat(people.ids[first : first + len(lengths)], lengths, axis=0)
+        user = np.repeat(np.arange(first, first + len(lengths)), lengths)
+        ids = np.empty((len(rows), width), dtype=np.int32)
+        for role, position in (("ad", rows["ad"]), ("place", rows["place"]), ("user", user)):
+            ids[:, parts[role].columns] = parts[role].ids.take(position, axis=0)
         first += len(lengths)
         truths = {name: np.ascontiguousarray(rows[name]) for name in taobao.TRUTHS if name in (rows.dtype.names or ())}
         yield {"ids": ids, "labels": rows["clicked"].astype(np.float32), **truths}
