@@ -127,7 +127,7 @@ class People:
         for name, (share, low, high) in sometimes.items():
             profile[name] = np.where(random.random(users) < share, random.integers(low, high, size=users), -1)
         # a floor under the long tail, so that nearly everybody is seen
-        activity = 0.1 + np.exp(1.1 * random.normal(size=users))
+        activity = 0.15 + np.exp(1.3 * random.normal(size=users))
         return cls(
             has_profile=has_profile,
             profile=profile,
