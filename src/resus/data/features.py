@@ -6,7 +6,7 @@ a categorical value is one id of weight 1; a numeric value is its field's second
 """
 
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Self
 
@@ -142,7 +142,11 @@ class FeatureMap:
         return {f.name: int(count) for f, count in zip(self.fields, counts, strict=True) if count}
 
     def to_json(self) -> dict[str, Any]:
-        return {"item": self.item, "fields": [asdict(f) for f in self.fields]}
+        # not `asdict`, which copies every word of every vocabulary
+        return {
+            "item": self.item,
+            "fields": [{part.name: getattr(f, part.name) for part in fields(f)} for f in self.fields],
+        }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
