@@ -15,6 +15,7 @@ from resus.builders import build_model
 from resus.config import Config, resolve
 from resus.data.log import InteractionLog
 from resus.data.planted import PlantedWorld, planted_log
+from resus.episodes import batch as episode_batch
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import features_of, labels_of
@@ -103,8 +104,16 @@ def answer_of(
     return float(np.exp(scores) @ residuals / np.exp(scores).sum())
 
 
-def test_a_batch_is_scored_as_the_equations_say(model: ResidualModel, log: InteractionLog) -> None:
+@pytest.mark.parametrize("groups", [1, 4])
+def test_a_batch_is_scored_as_the_equations_say(
+    model: ResidualModel, log: InteractionLog, groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     batch = batch_of(log)
+    if groups > 1:
+        monkeypatch.setattr(episode_batch, "WASTE", 0.0)
+        monkeypatch.setattr(episode_batch, "SMALL_SUPPORT", 1)
+    assert len(batch.by_support_size()) == groups
+    assert (np.sum(batch.by_support_size(), axis=0) == 1).all()
     basis = basis_of(batch)
     logits = model(batch, features_of(log, batch.rows), basis, labels_of(log, batch.rows)).detach().numpy()
     assert np.abs(logits - by_the_equations(model, log, batch, basis.double().numpy())).max() < 1e-5

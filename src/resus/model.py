@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -22,6 +23,20 @@ class ResidualModel(nn.Module):
     def forward(self, batch: EpisodeBatch, features: Features, basis: Tensor, labels: Tensor) -> Tensor:
         """All rows of a batch, Ψ's logits and labels `[N]` → logits of its queries `[Q]`; each row is encoded once."""
         encoded = self.encoder(features)
+        groups = batch.by_support_size()
+        if len(groups) == 1:
+            return self._logits(batch, encoded, basis, labels)
+        logits, places = [], []
+        for users in groups:
+            rows = np.repeat(users, batch.lengths)
+            chosen = torch.from_numpy(np.flatnonzero(rows))
+            own = (values.index_select(0, chosen) for values in (encoded, basis, labels))
+            logits.append(self._logits(batch.part(users), *own))
+            places.append(np.flatnonzero(rows[batch.query.numpy()]))
+        in_order = torch.from_numpy(np.argsort(np.concatenate(places)))
+        return torch.cat(logits).index_select(0, in_order)
+
+    def _logits(self, batch: EpisodeBatch, encoded: Tensor, basis: Tensor, labels: Tensor) -> Tensor:
         residuals = labels - basis.sigmoid()
         users, slots = batch.support.shape
         places = batch.support.flatten()

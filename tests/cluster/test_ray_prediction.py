@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from cli.resus_process import environment, resus_here
 from planted_models import events, log_of, tiny
+from resus_process import environment, resus_here
 
 from resus.prediction.stream import predict_file
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.resus_process import SMALL, environment, resus_here, start, succeed
+from resus_process import SMALL, environment, resus_here, start, succeed
 
 import resus
 from resus.cluster import ray_cluster

@@ -30,7 +30,8 @@ class Half:
         self.rank = rank
 
     def owns(self, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return users % 2 == self.rank
+        own: np.ndarray[tuple[int], np.dtype[np.bool_]] = users % 2 == self.rank
+        return own
 
 
 def test_a_user_stays_with_one_worker_and_no_row_is_lost() -> None:

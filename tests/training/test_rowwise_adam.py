@@ -48,7 +48,7 @@ def train(module: nn.Module, optimizer: torch.optim.Optimizer, batches: list[Ten
     for ids in batches:
         optimizer.zero_grad()
         loss = ((module(Features(ids, None)) - TARGET) ** 2).sum() * scale
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimizer.step()
 
 

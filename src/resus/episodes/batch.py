@@ -10,6 +10,9 @@ from torch import Tensor
 
 from resus.episodes.tensors import Rows
 
+WASTE = 3.0  # padded over filled support slots, from which on it pays to go through a batch in groups
+SMALL_SUPPORT = 8  # supports up to here are not told apart
+
 
 @dataclass(frozen=True, eq=False)
 class EpisodeBatch:
@@ -31,6 +34,13 @@ class EpisodeBatch:
         """Only some of the users."""
         rows = self.rows[np.repeat(chosen, self.lengths)]
         return EpisodeBatch(rows, self.lengths[chosen], self.support_sizes[chosen])
+
+    def by_support_size(self) -> list[npt.NDArray[np.bool_]]:
+        """Which users go together, so that padding to one number of slots wastes little: most often all of them."""
+        if self.support_sizes.max(initial=0) * self.n_users <= WASTE * self.support_sizes.sum():
+            return [np.ones(self.n_users, dtype=np.bool_)]
+        doublings = np.ceil(np.log2(np.maximum(self.support_sizes, SMALL_SUPPORT)))
+        return [doublings == doubling for doubling in np.unique(doublings)]
 
     @property
     def n_queries(self) -> int:
