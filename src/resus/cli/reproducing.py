@@ -173,7 +173,7 @@ def _facts(folder: Path) -> dict[str, str]:
         ),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "versions": f"resus {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
-        "cells": f"{len(cells)}, {hours:.1f} hours of training and scoring in all",
+        "cells": f"{len({cell.key for cell in cells})}, {hours:.1f} hours of training and scoring in all",
     }
 
 
