@@ -7,10 +7,12 @@
     python -m benchmarks.scale figures         print and draw what is recorded, measure nothing
     python -m benchmarks.scale quick           a smoke run at 20,000 rows, not recorded
 
-Each finished step is a line of benchmarks/scale.jsonl and is not run again; a killed step goes on where it was.
+Each finished step is a line of benchmarks/scale.jsonl and is not run again; one that was stopped is measured from its
+start. "logits" is what training takes besides its two epochs: Ψ's logits, the start of the process, the artifact.
 """
 
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -56,12 +58,15 @@ def measure(rows: int, record: Path = RECORD) -> None:
     steps = {
         "generate": (RESUS, "prepare", "planted", "--like", "taobao", "--rows", str(rows), "--out", files),
         "prepare": (RESUS, "prepare", "taobao", "--path", files, "--out", log, *whole),
-        "train": (RESUS, "train", log, "--out", run, "--resume", *once),
+        "train": (RESUS, "train", log, "--out", run, *once),
         "evaluate": (RESUS, "evaluate", run),
     }
     for step, command in steps.items():
         if any(line["rows"] == rows and line["step"] == step for line in recorded(record)):
             continue
+        made = {"generate": files, "prepare": log, "train": run}.get(step)
+        if made:
+            shutil.rmtree(made, ignore_errors=True)
         console.print(f"{rows:,} rows: {' '.join(command[1:])}", highlight=False, soft_wrap=True)
         seconds, peak = cost_of(*command, shown=True)
         line: dict[str, Any] = {"rows": rows, "step": step, "seconds": round(seconds, 2), "peak_bytes": peak}

@@ -191,10 +191,10 @@ class _Run:
     def learn_residuals(self, model: ResidualModel, predictor: AnyPredictor) -> None:
         """Ψ is frozen, so its logits are computed once; those of test users stay unknown."""
         users = np.concatenate([self.split.train, self.split.validation])
-        rows = self.log.rows_of(np.sort(users[self.crew.owns(users)]))
+        own = np.sort(users[self.crew.owns(users)])
         share = "" if self.crew.size == 1 else f"-{self.crew.rank}-of-{self.crew.size}"
         path = self.folder / CHECKPOINTS / f"basis{share}.npy" if self.folder else None
-        basis = keep_logits(predictor, self.log, rows, path, self.progress)
+        basis = keep_logits(predictor, self.log, self.log.rows_of(own), path, self.progress)
         self._metatrain(model, basis, lambda rows: basis[rows])
 
     def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
@@ -238,7 +238,7 @@ class _Run:
         task = f"residuals, validation {self.validations}"
         basis = basis_of(users.rows)
         logits = score_prefixes(model, self.log, users, basis, sizes, progress=self.progress, task=task)
-        if not own.all():
+        if self.crew.size > 1:  # asked of the crew, not of the share: all must meet here, or none
             everyone = np.zeros((len(self.validation.rows), len(sizes)), dtype=np.float32)
             everyone[np.repeat(own, self.validation.lengths)] = logits
             logits = self.crew.combine(everyone)

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,3 +81,27 @@ def test_two_processes_train_the_model_of_one(
     for mine, theirs in zip(together.history, alone.history, strict=True):
         assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-4)
         assert mine["validation_auc"] == pytest.approx(theirs["validation_auc"], abs=2e-3)
+
+
+def test_everyone_meets_even_where_one_owns_all_validation_users() -> None:
+    class Owner(Half):
+        """The worker to whom all users happen to fall; it counts how often the others would wait for it."""
+
+        met = 0
+
+        def owns(self, users: np.ndarray[tuple[int], np.dtype[np.int64]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+            return np.ones(len(users), dtype=np.bool_)
+
+        def share(self, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> torch.Tensor:
+            return loss
+
+        def combine(self, values: np.ndarray[tuple[int], np.dtype[np.float32]]) -> Any:
+            self.met += 1
+            return values
+
+        def wait(self) -> None:
+            pass
+
+    crew = Owner(0)
+    tiny(settings=SETTINGS).fit(log_of(events()), crew=crew)
+    assert crew.met == 4, "after each of two epochs of two stages"

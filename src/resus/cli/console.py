@@ -1,7 +1,6 @@
 """Where the command line talks: results to standard output, progress and errors to standard error."""
 
 import contextlib
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -100,10 +99,13 @@ def _counted(done: int, total: float | None, unit: str, rate: float | None) -> s
     if not unit:
         return count
     speed = f", {rate:,.0f} {unit}/s" if rate else ""
-    return f"{count} {unit}{speed}, peak {peak_memory() / 1e9:.1f} GB"
+    memory = "" if sys.platform == "win32" else f", peak {peak_memory() / 1e9:.1f} GB"
+    return f"{count} {unit}{speed}{memory}"
 
 
 def peak_memory() -> int:
     """The most memory that this process has had, in bytes."""
+    import resource  # not on Windows
+
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

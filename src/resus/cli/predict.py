@@ -23,7 +23,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="local, or ray: Parquet to Parquet on a Ray cluster (RAY_ADDRESS, or this machine).")
     ] = "local",
-    workers: Annotated[int | None, typer.Option(help="With --engine ray: how many. [default: 2]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many. [default: 2]")] = None,
 ) -> None:
     """Click probabilities of new users: σ(basis + residual), with Ψ's basis logit and what the user's events add.
 

@@ -36,8 +36,9 @@ def command(
 ) -> None:
     """Turn a data set or a table of your own into a memory-mapped log. Asking for the same again is instant.
 
-    Taobao is streamed: memory is for its users and ads, not for its rows. Killed, it leaves no half log behind and
-    begins anew, which takes about a minute. Without its files: resus prepare planted --like taobao --rows 1000000.
+    Taobao is streamed: memory is for its users and ads, not for its rows; only a file with something wrong or odd in
+    it is read again as a whole, to say where. Killed, it leaves no half log behind and begins anew, which takes about a
+    minute. Without its files: resus prepare planted --like taobao --rows 1000000.
     """
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import default_log_folder, planted_at

@@ -40,7 +40,7 @@ def command(
     engine: Annotated[
         str, typer.Option(help="local: this process; ray: the workers of a Ray cluster (RAY_ADDRESS, or this machine).")
     ] = "local",
-    workers: Annotated[int | None, typer.Option(help="With --engine ray: how many. [default: 2]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many. [default: 2]")] = None,
 ) -> None:
     """Learn Ψ from everyone, then the residuals from episodes; the run folder holds all that it takes to repeat it."""
     if settings_wanted:
@@ -67,6 +67,7 @@ def command(
     log = InteractionLog.open(folder_of_log)
     settings = resolve(overrides, file=config, data_set=log.data_set)
     mark = settings.fingerprint(log.content_hash)[:6]
+    del log  # `fit` opens it again; its vocabularies need not be there twice
     folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
 
     from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it

@@ -22,7 +22,7 @@ import torch
 from resus.cluster.ray_cluster import cluster
 from resus.data.frames import as_frame
 from resus.episodes.tensors import Features
-from resus.errors import DataError
+from resus.errors import ArtifactError, DataError
 from resus.estimator import Resus
 from resus.files import atomic_path
 from resus.prediction.answers import answer
@@ -64,12 +64,13 @@ def _answers(
 ) -> Iterator[Columns]:
     """Batches of answers in the order of the query."""
     import ray.data
+    from ray.exceptions import RayError
 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    groups = workers * GROUPS_PER_WORKER
+    groups = max(workers * GROUPS_PER_WORKER, -(-(support.rows + query.rows) // block_rows))  # each fits into memory
     blocks = [
         {"path": str(table.path.resolve()), "is_query": is_query, "first": first}
         for table, is_query in ((support, False), (query, True))
@@ -79,7 +80,13 @@ def _answers(
         functools.partial(_encoded, run=str(run), block_rows=block_rows, groups=groups), batch_size=1
     )
     answered = rows.groupby("group").map_groups(functools.partial(_answered, run=str(run)), batch_format="numpy")
-    yield from answered.sort("row").iter_batches(batch_size=block_rows, batch_format="numpy")
+    try:
+        yield from answered.sort("row").iter_batches(batch_size=block_rows, batch_format="numpy")
+    except RayError as error:
+        reason = " ".join(str(error).split())[-300:]
+        raise ArtifactError(
+            f"a worker failed (… {reason}): see that every worker sees the run and the tables"
+        ) from None
 
 
 @functools.cache
@@ -88,7 +95,7 @@ def _scorer(run: str) -> Scorer:
 
 
 def _encoded(block: Columns, *, run: str, block_rows: int, groups: int) -> Columns:
-    """One block of a table: of each row its user, the user's group, its ids and weights, and its label, -1 if none."""
+    """One block of a table: of each row its user, the user's group, its ids and weights, and the label of an event."""
     try:
         path, first, is_query = (block[name][0] for name in ("path", "first", "is_query"))
         return _encoded_rows(_scorer(run), Path(str(path)), int(first), bool(is_query), block_rows, groups)
@@ -104,7 +111,7 @@ def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_
     users = users_of(frame, scorer.schema, where, first)
     if is_query:
         ids, weights = scorer.features.encode(frame, QUERY, first)
-        labels = np.full(frame.height, -1, dtype=np.float32)
+        labels = np.full(frame.height, np.nan, dtype=np.float32)
     else:
         ids, weights, labels = scorer.events(frame, first)
     encoded = {
@@ -126,7 +133,7 @@ def _refusal(scorer: Scorer, reason: str) -> Columns:
         "user": np.array([""], dtype=object),
         "row": np.array([-1]),
         "is_query": np.array([True]),
-        "label": np.array([-1], dtype=np.float32),
+        "label": np.array([np.nan], dtype=np.float32),
         "ids": np.zeros((1, columns), dtype=np.int32),
         REFUSED: np.array([reason], dtype=object),
     }

@@ -28,6 +28,7 @@ def cluster(workers: int) -> Iterator[None]:
         # Read when ray is first imported: a cluster of one machine speaks on loopback only, as on a desktop system.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
     import ray
 
     if ray.is_initialized():
@@ -36,6 +37,12 @@ def cluster(workers: int) -> Iterator[None]:
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
     if joined:
         ray.init(**quiet)
+        cores = int(ray.cluster_resources().get("CPU", 0))  # type: ignore[no-untyped-call]
+        if cores < workers:
+            ray.shutdown()
+            raise ConfigError(
+                f"--workers is {workers}, but the cluster has {cores} cores: ask for fewer, or add machines"
+            )
     else:
         ray.init(num_cpus=workers, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **quiet)
     try:

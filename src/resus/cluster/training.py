@@ -18,6 +18,7 @@ from resus.progress import Progress, silent
 from resus.training.crew import TorchCrew
 
 RESTARTS = 3  # of all workers after one has died
+PATIENCE_SECONDS = 24 * 3600  # that workers wait for one which grows trees or validates
 NEWS, RAYS_OWN = ".progress.json", ".ray"
 
 
@@ -52,12 +53,13 @@ def fit_on_ray(
 
 def _run(task: dict[str, Any], workers: int) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
-    from ray.train.torch import TorchTrainer
+    from ray.train.torch import TorchConfig, TorchTrainer
 
     storage = Path(task["folder"]) / RAYS_OWN
     trainer = TorchTrainer(
         _work,
         train_loop_config=task,
+        torch_config=TorchConfig(timeout_s=PATIENCE_SECONDS),
         scaling_config=ScalingConfig(num_workers=workers),
         run_config=RunConfig(storage_path=str(storage), failure_config=FailureConfig(max_failures=RESTARTS)),
     )

@@ -25,6 +25,8 @@ class RidgeLearner(nn.Module):
 
     def forward(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
         support = support * mask.unsqueeze(-1)
+        if support.shape[1] > support.shape[2] + 1:
+            return self._primal(support, mask, residuals, query, query_user)
         targets = (residuals * mask).unsqueeze(-1).double()
         dual = torch.cholesky_solve(targets, self._factor(support, mask)).to(support.dtype)  # [U, S, 1]
         primal = (support * dual).sum(dim=1)  # w_u, [U, K]
@@ -32,6 +34,18 @@ class RidgeLearner(nn.Module):
         if self.constant:
             answer = answer + self.constant * dual.sum(dim=(1, 2)).index_select(0, query_user)
         return answer
+
+    def _primal(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+        """The same as w_u = (ΦᵀΦ + λI)⁻¹ΦᵀΔy, a K × K system however long the support is."""
+        if self.constant:
+            support = torch.cat([support, mask.unsqueeze(-1).to(support.dtype)], dim=2)
+            query = torch.cat([query, torch.ones_like(query[:, :1])], dim=1)
+        gram = (support.transpose(1, 2) @ support).double()
+        system = gram + self.ridge.double() * torch.eye(gram.shape[1], dtype=torch.float64)
+        factor, failed = torch.linalg.cholesky_ex(system)
+        targets = (support.transpose(1, 2) @ (residuals * mask).unsqueeze(-1)).double()
+        weights = torch.cholesky_solve(targets, factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan))
+        return (query * weights.squeeze(2).to(query.dtype).index_select(0, query_user)).sum(dim=-1)
 
     def prefixes(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor) -> Tensor:
         """With LLᵀ = ΦΦᵀ + λI, c = L⁻¹Δy and Z = L⁻¹Φ(x_S)Φ(x_q): the answer for size k is Σ_{i≤k} Z_i c_i."""

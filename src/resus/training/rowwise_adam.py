@@ -21,11 +21,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from resus.data.column_files import blocks_of
 from resus.predictors.embedding import FieldEmbedding
 
 Ints = npt.NDArray[np.integer[Any]]
 
 LARGE = 100_000  # rows of a table from which on touching few of them is cheaper than touching all
+SETTLED_AT_ONCE = 1 << 16  # rows; all at once would take several times the memory of the table
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 _RATIO = BETAS[0] / math.sqrt(BETAS[1])
@@ -59,7 +61,8 @@ class RowwiseAdam(torch.optim.Adam):
     def settle(self) -> None:
         """Bring every row to where plain Adam has it: before the tables are read by anyone else."""
         for rows in self.tables:
-            rows.catch_up(np.arange(len(rows.embedding.table)))
+            for block in blocks_of(np.arange(len(rows.embedding.table)), SETTLED_AT_ONCE):
+                rows.catch_up(block)
 
     def release(self) -> None:
         """Give the tables back to plain look-ups."""
