@@ -1,6 +1,8 @@
 """The state of an unfinished stage in one file, replaced whole from time to time: a killed run goes on from there."""
 
 import json
+import os
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,13 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
     """Tensors with JSON facts in the header, whole or not at all."""
     packed = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as aside:
-        safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
+        try:
+            safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
+        except safetensors.SafetensorError as error:
+            refused = re.search(r"os error (\d+)", str(error))  # as Rust says why the system would not write
+            if refused is None:
+                raise
+            raise OSError(int(refused[1]), os.strerror(int(refused[1]))) from None
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
