@@ -24,7 +24,7 @@ demo: $(READY)
 
 test: $(READY)
 	@scripts/install-test-programs.sh || echo "without redis-server or chromium the tests that need them are skipped"
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff format --check .
@@ -42,6 +42,7 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.service.load
 	$(BIN)/python -m benchmarks.service.kills
 	$(BIN)/python -m benchmarks.service.fuzz
+	$(BIN)/python -m benchmarks.scale
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
