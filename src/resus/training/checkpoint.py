@@ -35,6 +35,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
     """Tensors with JSON facts in the header, whole or not at all."""
     packed = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     with atomic_path(path) as aside:
+        aside.touch()
+        readers = aside.stat().st_mode  # safetensors would keep the file to its owner
         try:
             safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
         except safetensors.SafetensorError as error:
@@ -42,6 +44,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
             if refused is None:
                 raise
             raise OSError(int(refused[1]), os.strerror(int(refused[1]))) from None
+        aside.chmod(readers)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
