@@ -12,6 +12,7 @@ from resus.learners.similarity import CosineSimilarity, LearnedSimilarity
 from resus.model import ResidualModel
 from resus.predictors.deepfm import DeepFM
 from resus.predictors.embedding import FieldEmbedding
+from resus.predictors.external import ExternalPredictor
 from resus.predictors.fm import FM
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.lr import LR
@@ -20,7 +21,7 @@ from resus.predictors.none import NoPredictor
 from resus.predictors.wide_deep import WideDeep
 from resus.predictors.xdeepfm import XDeepFM
 
-AnyPredictor = NeuralPredictor | GradientBoosting | NoPredictor
+AnyPredictor = NeuralPredictor | GradientBoosting | ExternalPredictor | NoPredictor
 
 
 def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Module:
@@ -54,6 +55,8 @@ def build_predictor(config: Config, features: FeatureMap) -> AnyPredictor:
     chosen = config.predictor
     if chosen.kind == "none":
         return NoPredictor()
+    if chosen.kind == "external":
+        return ExternalPredictor(features, column=chosen.column, scale=chosen.scale)
     if chosen.kind == "lightgbm":
         return GradientBoosting(
             features,

@@ -36,9 +36,12 @@ class NetworkConfig(Settings):
 class PredictorConfig(NetworkConfig):
     """Ψ, the same for every user. `none` makes the model the paper's MUS."""
 
-    kind: Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none"] = Field(
-        default="deepfm", description="lr, fm, wide-deep, deepfm, xdeepfm, lightgbm, or none (MUS)"
+    kind: Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm", "none", "external"] = Field(
+        default="deepfm",
+        description="lr, fm, wide-deep, deepfm, xdeepfm, lightgbm, none (MUS), logits:COLUMN or probabilities:COLUMN",
     )
+    column: str = Field(default="", description="external only: the numeric field that holds what your model says")
+    scale: Literal["logits", "probabilities"] = Field(default="logits", description="external only: what it holds")
     pretrain: bool = Field(default=True, description="false: train Ψ jointly with the rest ('w/o pretrain')")
     learning_rate: float = Field(default=1e-3, gt=0, description="of Adam")
     batch_size: int = Field(default=1024, ge=1, description="rows")
@@ -51,7 +54,9 @@ class PredictorConfig(NetworkConfig):
 
     @model_validator(mode="after")
     def _joint_training_needs_gradients(self) -> Self:
-        if not self.pretrain and self.kind in ("lightgbm", "none"):
+        if (self.kind == "external") != bool(self.column):
+            raise ValueError("predictor.kind=external and predictor.column go together: write logits:COLUMN")
+        if not self.pretrain and self.kind in ("lightgbm", "none", "external"):
             raise ValueError(f"predictor.pretrain=false needs a neural predictor, not '{self.kind}'")
         return self
 
@@ -156,7 +161,7 @@ class Config(Settings):
     @property
     def predictor_name(self) -> str:
         """Ψ as tables call it."""
-        return PREDICTOR_NAMES[self.predictor.kind]
+        return self.predictor.column or PREDICTOR_NAMES[self.predictor.kind]
 
     @property
     def model_name(self) -> str:
@@ -170,7 +175,7 @@ class Config(Settings):
     def slug(self) -> str:
         """The model and seed as a folder name."""
         words = self.model_name.lower().replace("(w/o pretrain)", "joint").replace("(", "").replace(")", "")
-        return "-".join([*words.split(), self.predictor.kind, str(self.seed)])
+        return "-".join([*words.split(), self.predictor.column or self.predictor.kind, str(self.seed)])
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """The same settings but for some, by dotted keys."""
@@ -223,6 +228,7 @@ def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", f
     """Defaults, then the protocol's, then the data set's, then the config file's, then `overrides` (dotted keys)."""
     chosen = _read_file(file) if file else {}
     chosen |= _flatten(overrides or {})
+    chosen |= _external(chosen)
     values = dict(PROTOCOLS.get(str(chosen.get("protocol", "paper")), {}))
     values |= DATA_SETS.get(data_set, {})
     values |= chosen
@@ -242,6 +248,16 @@ def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", f
         return Config.model_validate(_nest(values))
     except ValidationError as error:
         raise ConfigError(sentence_of(error, Config)) from None
+
+
+def _external(chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """`logits:COLUMN` in place of a predictor's kind."""
+    scale, colon, column = str(chosen.get("predictor.kind", "")).partition(":")
+    if not colon or scale not in ("logits", "probabilities"):
+        return {}
+    if not column:
+        raise ConfigError(f"the predictor '{scale}:' names no column: write {scale}:COLUMN")
+    return {"predictor.kind": "external", "predictor.scale": scale, "predictor.column": column}
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, Any]:

@@ -17,7 +17,10 @@ def command(
     ] = None,
     predictor: Annotated[
         str | None,
-        typer.Option(help="Ψ: lr, fm, wide-deep, deepfm, xdeepfm, lightgbm; none for MUS. [default: deepfm]"),
+        typer.Option(
+            help="Ψ: lr, fm, wide-deep, deepfm, xdeepfm, lightgbm; none for MUS; logits:COLUMN or probabilities:COLUMN "
+            "for what a model of your own says of each row. [default: deepfm]"
+        ),
     ] = None,
     encoder: Annotated[
         str | None, typer.Option(help="Φ: lr, fm, wide-deep, deepfm, xdeepfm. [default: deepfm]")
