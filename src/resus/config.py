@@ -253,10 +253,10 @@ def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", f
 def _external(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """`logits:COLUMN` in place of a predictor's kind."""
     scale, colon, column = str(chosen.get("predictor.kind", "")).partition(":")
-    if not colon or scale not in ("logits", "probabilities"):
+    if not colon:
         return {}
-    if not column:
-        raise ConfigError(f"the predictor '{scale}:' names no column: write {scale}:COLUMN")
+    if scale not in ("logits", "probabilities") or not column:
+        raise ConfigError(f"the predictor '{scale}:{column}' is none: write logits:COLUMN or probabilities:COLUMN")
     return {"predictor.kind": "external", "predictor.scale": scale, "predictor.column": column}
 
 
