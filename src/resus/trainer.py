@@ -313,5 +313,7 @@ def check_log(config: Config, log: InteractionLog) -> None:
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "
             f"set protocol={prepared}, or prepare the data again with --protocol {config.protocol}"
         )
+    if config.predictor.kind == "external":
+        build_predictor(config, log.features)  # refuses a column that is not there
     if log.labels.min() == log.labels.max():
         raise DataError(f"all labels of '{log.name}' are {log.labels[0]:.0f}: there is nothing to learn to tell apart")

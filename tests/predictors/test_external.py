@@ -79,10 +79,11 @@ def test_a_row_without_it_is_refused() -> None:
         ("odds:score", "the predictor 'odds:score' is none: write logits:COLUMN or probabilities:COLUMN"),
     ],
 )
-def test_what_cannot_be_meant(predictor: str, sentence: str) -> None:
+def test_what_cannot_be_meant(predictor: str, sentence: str, tmp_path: Path) -> None:
     log = build_log(table(), SCHEMA, KEEP)
     with pytest.raises(ConfigError, match=sentence):
-        model(predictor).fit(log)
+        model(predictor).fit(log, folder=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_it_cannot_be_trained_jointly() -> None:
