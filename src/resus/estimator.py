@@ -119,7 +119,7 @@ class Resus:
         }
         if kept is not None and crew.rank == 0:
             self.save(kept)
-            forget_checkpoints(kept)
+            forget_checkpoints(kept, on_a_cluster=crew.size > 1)
         crew.wait()
         return self
 

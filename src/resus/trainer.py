@@ -42,6 +42,7 @@ Floats = npt.NDArray[np.float32]
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 CLAIM = "run.json"
+CLUSTERS_OWN = ".cluster"  # while a run is on one
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,9 +115,11 @@ def train_predictor(
     return predictor, run.history
 
 
-def forget_checkpoints(folder: Path) -> None:
-    """Once the artifact is written, the checkpoints have done their work."""
+def forget_checkpoints(folder: Path, *, on_a_cluster: bool = False) -> None:
+    """Once the artifact is written, the checkpoints have done their work; so has what a killed cluster left."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
+    if not on_a_cluster:
+        shutil.rmtree(folder / CLUSTERS_OWN, ignore_errors=True)
 
 
 @dataclass
@@ -132,7 +135,6 @@ class _Run:
     def __post_init__(self) -> None:
         self.split = split_of(self.config, self.log)
         self.histories: dict[str, list[dict[str, Any]]] = {}
-        self.validations = 0
         self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
         self.sampler = EpisodeSampler(
             self.log,
@@ -234,9 +236,8 @@ class _Run:
         sizes = self.config.evaluation.sizes[1:]
         own = self.crew.owns(self.validation.users)
         users = self.validation.part(own)
-        self.validations += 1
-        task = f"residuals, validation {self.validations}"
         basis = basis_of(users.rows)
+        task = "residuals, validation"
         logits = score_prefixes(model, self.log, users, basis, sizes, progress=self.progress, task=task)
         if self.crew.size > 1:  # asked of the crew, not of the share: all must meet here, or none
             everyone = np.zeros((len(self.validation.rows), len(sizes)), dtype=np.float32)

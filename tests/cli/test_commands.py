@@ -121,7 +121,7 @@ def test_a_killed_prepare_leaves_no_half_log_and_the_next_one_sweeps_up(tmp_path
     ("words", "sentence"),
     [
         (("planted", "--rows", 5000), "--rows is for files in a published layout: add --like taobao"),
-        (("planted", "--like", "taobo"), "there is no planted world like 'taobo': known is taobao"),
+        (("planted", "--like", "taobo"), "there is no planted world like 'taobo': write --like taobao"),
         (("planted", "--like", "taobao", "--rows", 10), "'rows' is 10: input should be greater than or equal to 1000"),
         (("planted", "--like", "taobao", "--set", "sead=1"), "unknown key 'sead', did you mean 'seed'?"),
         (("planted", "--like", "taobao", "--rows", 2000, "--set", "rows=3000"), "the rows are given twice"),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_models import events, log_of, tiny
 
-from resus.errors import ArtifactError, DataError
+from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import locked
 from resus.prediction import spill
 from resus.prediction.scorer import Scorer
@@ -306,3 +306,13 @@ def test_a_support_of_text_is_read_too(ridge: Scorer, tmp_path: Path) -> None:
     EVENTS.write_csv(tmp_path / "support.csv")
     predict_file(ridge, tmp_path / "support.csv", tmp_path / "query.parquet", folder.out, model="mine", block_rows=20)
     assert folder.out.read_bytes() == expected
+
+
+@pytest.mark.parametrize("table", ["support.parquet", "query.parquet"])
+def test_a_table_that_is_read_is_not_overwritten(ridge: Scorer, tmp_path: Path, table: str) -> None:
+    paths = {name: tmp_path / name for name in ("support.parquet", "query.parquet")}
+    for path in paths.values():
+        path.write_bytes(b"mine")
+    with pytest.raises(ConfigError, match="is one of the tables that are read: name another file"):
+        predict_file(ridge, paths["support.parquet"], paths["query.parquet"], paths[table], model="it")
+    assert paths[table].read_bytes() == b"mine"

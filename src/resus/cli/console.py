@@ -14,7 +14,6 @@ from rich.progress import (
     Task,
     TaskID,
     TextColumn,
-    TimeElapsedColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
@@ -44,11 +43,9 @@ def progress_bars() -> Iterator[ProgressCall]:
     bars = Progress(
         SpinnerColumn(finished_text="[green]✓"),
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=10),
         _Counted(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
         console=err,
         transient=False,
     )
@@ -64,7 +61,7 @@ def progress_bars() -> Iterator[ProgressCall]:
 
 
 class _Counted(ProgressColumn):
-    """How much is done; where the unit is known, also how fast and the process's peak memory."""
+    """How much is done; where the unit is known, also how fast, and the most memory that the process has had."""
 
     def render(self, task: Task) -> Text:
         rate = task.finished_speed or task.speed
@@ -95,12 +92,20 @@ class _Lines:
 
 
 def _counted(done: int, total: float | None, unit: str, rate: float | None) -> str:
-    count = f"{done:,}/{'?' if total is None else format(int(total), ',')}"
+    count = f"{_short(done)}/{'?' if total is None else _short(total)}"
     if not unit:
         return count
-    speed = f", {rate:,.0f} {unit}/s" if rate else ""
-    memory = "" if sys.platform == "win32" else f", peak {peak_memory() / 1e9:.1f} GB"
+    speed = f", {_short(rate)}/s" if rate else ""
+    memory = "" if sys.platform == "win32" else f", {peak_memory() / 1e9:.1f} GB"
     return f"{count} {unit}{speed}{memory}"
+
+
+def _short(number: float) -> str:
+    """Three digits say enough of a large number."""
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= 10 * size:
+            return f"{number / size:.3g}{letter}"
+    return f"{number:,.0f}"
 
 
 def peak_memory() -> int:

@@ -18,7 +18,7 @@ def command(
     ] = False,
     block_rows: Annotated[
         int | None,
-        typer.Option(min=1, help="Parquet to Parquet: rows in memory at once; fewer take less. [default: 131072]"),
+        typer.Option(min=1, help="Parquet to Parquet: rows in memory at once; fewer take more time. [default: 131072]"),
     ] = None,
     engine: Annotated[
         str, typer.Option(help="local, or ray: Parquet to Parquet on a Ray cluster (RAY_ADDRESS, or this machine).")

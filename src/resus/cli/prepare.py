@@ -68,6 +68,9 @@ def command(
         f"on {counts['items']:,} items, {counts['positives'] / counts['rows']:.1%} clicked, "
         f"{counts['ids']:,} feature ids"
     )
+    floor = log.manifest["options"].get("min_item_count") or 1
+    if floor > 1:
+        say(f"items with fewer than {floor} events are left out; --set min_item_count=1 keeps them")
     say(f"log in {folder}; next: resus train {folder}")
 
 
@@ -85,7 +88,7 @@ def _draw_files(source: str, like: str | None, rows: int | None, out: Path | Non
     if like is None:
         raise ConfigError("--rows is for files in a published layout: add --like taobao, or use --set users=…")
     if like != "taobao":
-        raise ConfigError(f"there is no planted world like '{like}': known is taobao")
+        raise ConfigError(f"there is no planted world like '{like}': write --like taobao")
     if rows is not None and "rows" in chosen:
         raise ConfigError("the rows are given twice: leave out --rows or --set rows")
     settings = checked(PlantedTaobao, chosen | ({} if rows is None else {"rows": rows}))

@@ -15,11 +15,12 @@ from resus.config import Config
 from resus.errors import ResusError, TrainingError
 from resus.estimator import Resus
 from resus.progress import Progress, silent
+from resus.trainer import CLUSTERS_OWN
 from resus.training.crew import TorchCrew
 
 RESTARTS = 3  # of all workers after one has died
 PATIENCE_SECONDS = 24 * 3600  # that workers wait for one which grows trees or validates
-NEWS, RAYS_OWN = ".progress.json", ".ray"
+NEWS = Path(CLUSTERS_OWN) / "progress.json"
 
 
 def fit_on_ray(
@@ -55,21 +56,20 @@ def _run(task: dict[str, Any], workers: int) -> None:
     from ray.train import FailureConfig, RunConfig, ScalingConfig, TrainingFailedError
     from ray.train.torch import TorchConfig, TorchTrainer
 
-    storage = Path(task["folder"]) / RAYS_OWN
+    own = Path(task["folder"]) / CLUSTERS_OWN
     trainer = TorchTrainer(
         _work,
         train_loop_config=task,
         torch_config=TorchConfig(timeout_s=PATIENCE_SECONDS),
         scaling_config=ScalingConfig(num_workers=workers),
-        run_config=RunConfig(storage_path=str(storage), failure_config=FailureConfig(max_failures=RESTARTS)),
+        run_config=RunConfig(storage_path=str(own), failure_config=FailureConfig(max_failures=RESTARTS)),
     )
     try:
         trainer.fit()
     except TrainingFailedError as error:
         raise _reason(error) from error
     finally:
-        shutil.rmtree(storage, ignore_errors=True)
-        (storage.parent / NEWS).unlink(missing_ok=True)
+        shutil.rmtree(own, ignore_errors=True)
 
 
 def _reason(error: Exception) -> ResusError:

@@ -53,6 +53,8 @@ def predict_file(
     """
     if out.is_dir():
         raise ConfigError(f"{out} is a folder: name a file for the scores")
+    if out.exists() and any(table.exists() and out.samefile(table) for table in (support, query)):
+        raise ConfigError(f"{out} is one of the tables that are read: name another file for the scores")
     known, asked = blocks_of(support, scorer.schema), ParquetBlocks(query)
     scorer.check(known.columns, asked.columns)
     claim = {
