@@ -1,6 +1,8 @@
-"""What all tests share: where the published data lie, and that no property is judged by the time it takes to check."""
+"""What tests share: the published data, a disk that is soon full, and properties not judged by the time they take."""
 
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,3 +22,16 @@ def published_data() -> Path:
             pytest.fail(f"RESUS_DATA names {folder}, which does not exist")
         pytest.skip(f"no published data in {folder}: set RESUS_DATA to their folder")
     return folder
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 kB in the folder `disk`; CI, which is root, must be able to mount it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        say("mounting a tiny disk needs root")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)

@@ -3,7 +3,7 @@
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -205,18 +205,6 @@ def test_predict_names_what_a_file_lacks(folder: Path, workplace: Path) -> None:
     words = ("predict", workplace / "run", "--support", "events.csv", "--query", "events.csv", "--out", "scores.csv")
     one_sentence(resus_here(*words, cwd=folder), ("the support has no column 'user'",))
     assert not (folder / "scores.csv").exists()
-
-
-@pytest.fixture
-def tiny_disk(folder: Path) -> Iterator[Path]:
-    """A disk of 64 kB inside the folder."""
-    disk = folder / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a tiny disk needs root")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 @pytest.mark.parametrize("command", ["prepare", "train", "evaluate", "report", "predict to CSV", "predict to Parquet"])

@@ -134,3 +134,17 @@ def test_a_cut_file_gets_one_sentence_and_leaves_nothing(run: Path, folder: Path
     assert done.stderr.startswith(f"resus: {file}: it is not a whole Parquet file (")
     assert done.stderr.count("\n") == 1
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_table_that_is_read_is_not_overwritten(ending: str, tmp_path: Path) -> None:
+    """Whichever way the tables are read."""
+    table = tmp_path / f"table.{ending}"
+    table.write_bytes(b"mine")
+    words = ("predict", "run", "--support", table.name, "--query", table.name, "--out", f"./{table.name}")
+    done = resus_here(*words, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        f"resus: {table.name} is one of the tables that are read: name another file for the scores\n",
+    )
+    assert table.read_bytes() == b"mine"

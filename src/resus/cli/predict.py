@@ -34,12 +34,13 @@ def command(
     folder beside the file until all is, and --resume goes on there. A CSV or TSV table is read whole.
     """
     from resus.cli.engines import check_engine
-    from resus.data.tables import PARQUET_SUFFIXES, check_ending
+    from resus.data.tables import PARQUET_SUFFIXES, check_ending, check_out
     from resus.errors import ConfigError
 
     check_engine(engine, workers)
     if out is not None:
         check_ending(out)
+        check_out(out, support, query)
     in_blocks = out is not None and {out.suffix.lower(), query.suffix.lower()} <= set(PARQUET_SUFFIXES)
     if (resume or block_rows) and not in_blocks:
         raise ConfigError(

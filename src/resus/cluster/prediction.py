@@ -21,6 +21,7 @@ import torch
 
 from resus.cluster.ray_cluster import cluster
 from resus.data.frames import as_frame
+from resus.data.tables import check_out
 from resus.episodes.tensors import Features
 from resus.errors import ArtifactError, DataError
 from resus.estimator import Resus
@@ -50,6 +51,7 @@ def predict_on_ray(
     progress: Progress = silent,
 ) -> Scored:
     """`predict_file` on the workers of a cluster; both tables are Parquet."""
+    check_out(out, support, query)
     known, asked = ParquetBlocks(support), ParquetBlocks(query)
     _scorer(str(run.resolve())).check(known.columns, asked.columns)
     if not asked.rows:

@@ -166,6 +166,14 @@ def check_ending(path: Path) -> None:
         raise ConfigError(f"{path} ends in none of {', '.join(known)}: name the file by the kind it shall be")
 
 
+def check_out(out: Path, *tables: Path) -> None:
+    """Refuse to write where nothing can be written, or where one of the tables lies that are read."""
+    if out.is_dir():
+        raise ConfigError(f"{out} is a folder: name a file for the scores")
+    if out.exists() and any(table.exists() and out.samefile(table) for table in tables):
+        raise ConfigError(f"{out} is one of the tables that are read: name another file for the scores")
+
+
 def write_plain(frame: pl.DataFrame, path: Path) -> None:
     """A CSV, TSV or Parquet file, by its ending; whole or not at all."""
     check_ending(path)

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resus.data.frames import as_frame
-from resus.errors import ArtifactError, ConfigError, DataError, StorageError
+from resus.data.tables import check_out
+from resus.errors import ArtifactError, DataError, StorageError
 from resus.files import atomic_path, locked, read_json, write_json
 from resus.prediction.blocks import Blocks, ParquetBlocks, blocks_of
 from resus.prediction.rows import QUERY
@@ -51,10 +52,7 @@ def predict_file(
 
     `model` tells one model from another. What is done stays in a folder beside `out` until all is: `resume` goes on.
     """
-    if out.is_dir():
-        raise ConfigError(f"{out} is a folder: name a file for the scores")
-    if out.exists() and any(table.exists() and out.samefile(table) for table in (support, query)):
-        raise ConfigError(f"{out} is one of the tables that are read: name another file for the scores")
+    check_out(out, support, query)
     known, asked = blocks_of(support, scorer.schema), ParquetBlocks(query)
     scorer.check(known.columns, asked.columns)
     claim = {

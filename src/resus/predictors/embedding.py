@@ -21,8 +21,10 @@ class FieldEmbedding(nn.Module):
         self.lookup: Callable[[Tensor], Tensor] | None = None  # of an optimizer that updates row by row
 
     def forward(self, features: Features) -> Tensor:
-        by_rows = self.lookup is not None and torch.is_grad_enabled()
-        vectors = self.lookup(features.ids) if by_rows else functional.embedding(features.ids, self.table)  # type: ignore[misc]
+        if self.lookup is not None and torch.is_grad_enabled():
+            vectors = self.lookup(features.ids)
+        else:
+            vectors = functional.embedding(features.ids, self.table)
         if features.weights is not None:
             vectors = vectors * features.weights.unsqueeze(-1)
         if len(self.column_counts) == vectors.shape[1]:
