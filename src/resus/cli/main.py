@@ -1,7 +1,9 @@
 """`resus`: all commands, and the one place where an error becomes a sentence and an exit code."""
 
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -62,12 +64,29 @@ def options(
 def main() -> None:
     """Run; exit with 2 and one sentence on a mistake, with 130 when interrupted."""
     try:
-        app()
+        with _one_interrupt():
+            app()
     except (ResusError, OSError) as error:
         if os.environ.get("RESUS_DEBUG"):
             raise
         typer.echo(f"resus: {_sentence(error)}", err=True)
         sys.exit(2)
+
+
+@contextlib.contextmanager
+def _one_interrupt() -> Iterator[None]:
+    """One Ctrl-C can be raised twice, by polars and by Python: the second, while files close for the first, is none."""
+    before = sys.unraisablehook
+
+    def say(caught: "sys.UnraisableHookArgs") -> None:
+        if not issubclass(caught.exc_type, KeyboardInterrupt):
+            before(caught)
+
+    sys.unraisablehook = say
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def _sentence(error: Exception) -> str:
