@@ -5,14 +5,17 @@ from torch import nn
 
 from resus.config import Config, LearnerConfig, NetworkConfig
 from resus.data.features import FeatureMap
+from resus.errors import ConfigError
 from resus.fusion import Fusion
 from resus.learners.nearest import NearestLearner
+from resus.learners.posterior import PosteriorLearner
 from resus.learners.ridge import RidgeLearner
 from resus.learners.similarity import CosineSimilarity, LearnedSimilarity
 from resus.model import ResidualModel
 from resus.predictors.deepfm import DeepFM
 from resus.predictors.embedding import FieldEmbedding
 from resus.predictors.external import ExternalPredictor
+from resus.predictors.factors import LARGEST_ID, FactorEncoder
 from resus.predictors.fm import FM
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.lr import LR
@@ -48,6 +51,13 @@ def _network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Modul
             return DeepFM(*shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden)
         case "xdeepfm":
             return XDeepFM(*shape, embedding_dim=dim, embedding_std=std, hidden_units=hidden, cin_maps=config.cin_maps)
+        case "factors":
+            if features.n_ids > LARGEST_ID:
+                raise ConfigError(
+                    f"learner.kind=plus tells {LARGEST_ID:,} values apart, the log has {features.n_ids:,}"
+                )
+            item = [field.name for field in features.fields].index(features.item)
+            return FactorEncoder(*shape, item=item, embedding_dim=dim, embedding_std=std)
     raise AssertionError(f"unknown architecture {kind}")
 
 
@@ -79,7 +89,9 @@ def build_model(config: Config, features: FeatureMap) -> ResidualModel:
     return ResidualModel(encoder, _build_learner(config.learner, int(encoder.width)), fusion)  # type: ignore[arg-type]
 
 
-def _build_learner(config: LearnerConfig, width: int) -> RidgeLearner | NearestLearner:
+def _build_learner(config: LearnerConfig, width: int) -> RidgeLearner | NearestLearner | PosteriorLearner:
+    if config.kind == "plus":
+        return PosteriorLearner(steps=config.steps, bias=config.bias, taste=config.taste, repeats=config.repeats)
     if config.kind == "ridge":
         return RidgeLearner(ridge=config.ridge, learn_ridge=config.learn_ridge, bias=config.bias)
     return NearestLearner(LearnedSimilarity(width) if config.similarity == "learned" else CosineSimilarity())

@@ -64,18 +64,32 @@ class PredictorConfig(NetworkConfig):
 class EncoderConfig(NetworkConfig):
     """Φ, from a row to the vector that the learner works on."""
 
-    kind: Architecture = Field(default="deepfm", description="lr, fm, wide-deep, deepfm or xdeepfm")
+    kind: Architecture | Literal["factors"] = Field(
+        default="deepfm", description="lr, fm, wide-deep, deepfm, xdeepfm, or factors (RESUS+)"
+    )
+    epochs: int = Field(default=10, ge=1, description="factors only: at most")
     embedding_std: float = Field(default=0.1, gt=0, description="spread of the embeddings at the start")
 
 
 class LearnerConfig(Settings):
     """Λ, which fits one user's residuals."""
 
-    kind: Literal["ridge", "nearest"] = Field(default="ridge", description="ridge (RESUS-RR) or nearest (RESUS-NN)")
+    kind: Literal["ridge", "nearest", "plus"] = Field(
+        default="ridge", description="ridge (RESUS-RR), nearest (RESUS-NN) or plus (RESUS+)"
+    )
     similarity: Literal["learned", "cosine"] = Field(default="learned", description="nearest only: learned or cosine")
     ridge: float = Field(default=1.0, ge=1e-6, description="ridge only: λ at the start")
     learn_ridge: bool = Field(default=True, description="ridge only: learn λ, or keep it")
-    bias: bool = Field(default=False, description="ridge only: a constant feature")
+    bias: bool = Field(default=False, description="ridge and plus: a constant feature, the user's bias")
+    taste: bool = Field(default=True, description="plus only: taste for what the factors describe")
+    repeats: bool = Field(default=True, description="plus only: what the user did with the very same item")
+    steps: int = Field(default=4, ge=1, description="plus only: weighted ridges to a user's logistic fit")
+
+    @model_validator(mode="after")
+    def _plus_needs_a_part(self) -> Self:
+        if self.kind == "plus" and not (self.bias or self.taste or self.repeats):
+            raise ValueError("learner.kind=plus needs learner.bias, learner.taste or learner.repeats")
+        return self
 
 
 class FusionConfig(Settings):
@@ -98,6 +112,11 @@ class TrainingConfig(Settings):
         default="uniform", description="uniform on 1..τ, or as the observed cold users have them"
     )
     max_support: int | None = Field(default=None, ge=1, description="τ; default: evaluation.max_size")
+    folds: int = Field(
+        default=1,
+        ge=1,
+        description="plus only: training users' basis logits come from this many Ψs that never saw them",
+    )
 
 
 class SplitConfig(Settings):
@@ -154,6 +173,17 @@ class Config(Settings):
     split: SplitConfig = SplitConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
+    @model_validator(mode="after")
+    def _plus_is_whole(self) -> Self:
+        plus = self.learner.kind == "plus"
+        if plus != (self.encoder.kind == "factors"):
+            raise ValueError("learner.kind=plus and encoder.kind=factors go together")
+        if self.training.folds > 1 and not plus:
+            raise ValueError("training.folds is for learner.kind=plus: leave it at 1")
+        if plus and not self.predictor.pretrain:
+            raise ValueError("learner.kind=plus stands on a trained Ψ: leave predictor.pretrain at true")
+        return self
+
     @property
     def max_support(self) -> int:
         return self.training.max_support or self.evaluation.max_size
@@ -166,6 +196,8 @@ class Config(Settings):
     @property
     def model_name(self) -> str:
         """The whole model as tables call it."""
+        if self.learner.kind == "plus":
+            return "MUS+" if self.predictor.kind == "none" else "RESUS+"
         learner = {"ridge": "RR", "nearest": "NN"}[self.learner.kind]
         if self.predictor.kind == "none":
             return "MUS" if learner == "NN" else f"MUS-{learner}"
@@ -174,7 +206,13 @@ class Config(Settings):
     @property
     def slug(self) -> str:
         """The model and seed as a folder name."""
-        words = self.model_name.lower().replace("(w/o pretrain)", "joint").replace("(", "").replace(")", "")
+        words = (
+            self.model_name.lower()
+            .replace("+", "-plus")
+            .replace("(w/o pretrain)", "joint")
+            .replace("(", "")
+            .replace(")", "")
+        )
         return "-".join([*words.split(), self.predictor.column or self.predictor.kind, str(self.seed)])
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
@@ -213,6 +251,18 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 
+LEARNERS: dict[str, dict[str, Any]] = {
+    "plus": {
+        "encoder.kind": "factors",
+        "encoder.embedding_dim": 32,
+        "learner.bias": True,
+        "fusion.per_size": False,
+        "training.folds": 4,
+        "training.batch_size": 4096,
+        "training.scalar_learning_rate": 0.05,
+    }
+}
+
 DATA_SETS: dict[str, dict[str, Any]] = {
     "taobao": {"evaluation.max_size": 150, "evaluation.step": 10},
     "planted": {
@@ -225,12 +275,13 @@ DATA_SETS: dict[str, dict[str, Any]] = {
 
 
 def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", file: Path | None = None) -> Config:
-    """Defaults, then the protocol's, then the data set's, then the config file's, then `overrides` (dotted keys)."""
+    """Defaults, then the protocol's, the data set's, the learner's, the config file's, `overrides` (dotted keys)."""
     chosen = _read_file(file) if file else {}
     chosen |= _flatten(overrides or {})
     chosen |= _external(chosen)
     values = dict(PROTOCOLS.get(str(chosen.get("protocol", "paper")), {}))
     values |= DATA_SETS.get(data_set, {})
+    values |= LEARNERS.get(str(chosen.get("learner.kind")), {})
     values |= chosen
     if "fusion.scale" not in values and values.get("protocol") == "authors-release":
         values["fusion.scale"] = 3.0 if values.get("learner.kind") == "nearest" else 1.0

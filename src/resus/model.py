@@ -37,13 +37,13 @@ class ResidualModel(nn.Module):
         return torch.cat(logits).index_select(0, in_order)
 
     def _logits(self, batch: EpisodeBatch, encoded: Tensor, basis: Tensor, labels: Tensor) -> Tensor:
-        residuals = labels - basis.sigmoid()
+        outcomes = self.learner.outcomes(labels, basis)  # type: ignore[operator]
         users, slots = batch.support.shape
         places = batch.support.flatten()
         answers = self.learner(
             encoded.index_select(0, places).view(users, slots, encoded.shape[1]),
             batch.mask,
-            residuals.index_select(0, places).view(users, slots),
+            outcomes.index_select(0, places).view(users, slots, *outcomes.shape[1:]),
             encoded.index_select(0, batch.query),
             batch.query_user,
         )
@@ -51,17 +51,18 @@ class ResidualModel(nn.Module):
         return basis.index_select(0, batch.query) + added
 
     @torch.no_grad()
-    def added_by_prefixes(self, encoded: Tensor, residuals: Tensor, lengths: Tensor, sizes: Sequence[int]) -> Tensor:
+    def added_by_prefixes(self, encoded: Tensor, outcomes: Tensor, lengths: Tensor, sizes: Sequence[int]) -> Tensor:
         """Encoded rows `[U, P, K]` in order → what every support size adds to their logits, `[U, P, len(sizes)]`.
 
         Entry (u, p, k) rests on the user's first k rows and is an honest answer only where p ≥ k.
         """
-        largest = max(sizes)
-        support = encoded[:, :largest]
-        slots = support.shape[1]
+        slots = min(max(sizes), encoded.shape[1])
         mask = torch.arange(slots) < lengths.unsqueeze(1)
-        answers = self.learner.prefixes(support, mask, residuals[:, :slots], encoded)  # type: ignore[operator]
-        answers = torch.cat([torch.zeros_like(encoded[..., :1]), answers], dim=-1)
-        wanted = torch.tensor(list(sizes))
-        answers = answers.index_select(-1, wanted.clamp(max=slots))
-        return self.fusion(answers, wanted)  # type: ignore[no-any-return]
+        if slots:
+            within = [min(max(size, 1), slots) for size in sizes]
+            answers = self.learner.prefixes(  # type: ignore[operator]
+                encoded[:, :slots], mask, outcomes[:, :slots], encoded, within
+            )
+        else:
+            answers = encoded.new_zeros(*encoded.shape[:2], len(sizes))
+        return self.fusion(answers, torch.tensor(list(sizes)))  # type: ignore[no-any-return]

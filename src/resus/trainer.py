@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 
 from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import Config, PredictorConfig, TrainingConfig
+from resus.config import Config
 from resus.data.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
@@ -29,15 +29,17 @@ from resus.model import ResidualModel
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.progress import Progress, silent
-from resus.training.basis import keep_logits
+from resus.training.basis import fill_logits, open_logits
 from resus.training.checkpoint import load_tensors, save_tensors
 from resus.training.crew import Alone, Crew
+from resus.training.factorize import factorize
 from resus.training.loop import Keeper, Schedule
 from resus.training.metatrain import metatrain
 from resus.training.pretrain import pretrain
 from resus.training.shares import users_of
 
 Floats = npt.NDArray[np.float32]
+Users = npt.NDArray[np.int64]
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -66,13 +68,15 @@ def train(
     folder: Path | None = None,
     resume: bool = False,
     pretrained: AnyPredictor | None = None,
+    basis_from: Path | None = None,
     progress: Progress = silent,
     crew: Crew | None = None,
 ) -> Trained:
     """Train on the training users, choose epochs on the validation users, never look at the test users.
 
-    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is.
-    A `crew` trains one model in several processes that see the same folder.
+    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is, and
+    `basis_from` the file of its cross-fitted logits (see `cross_fit`). A `crew` trains one model in several processes
+    that see the same folder.
     """
     if pretrained is not None and not config.predictor.pretrain:
         raise ConfigError(
@@ -88,7 +92,7 @@ def train(
     if config.predictor.pretrain:
         if pretrained is None:
             run.learn_predictor(predictor)
-        run.learn_residuals(model, predictor)
+        run.learn_residuals(model, predictor, basis_from)
     else:
         run.learn_jointly(model, predictor)
     return Trained(predictor, model, run.history)
@@ -138,7 +142,7 @@ class _Run:
         self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
         self.sampler = EpisodeSampler(
             self.log,
-            self.split.train,
+            self.split.validation if self.config.learner.kind == "plus" else self.split.train,
             max_size=self.config.max_support,
             batch_size=self.config.training.batch_size,
             sizes=self.config.training.support_sizes,
@@ -173,7 +177,10 @@ class _Run:
             )
 
     def learn_predictor(self, predictor: AnyPredictor) -> None:
-        rows = self.log.rows_of(self.split.train)
+        self._learn_predictor(predictor, self.split.train, "predictor", self.config.predictor.epochs)
+
+    def _learn_predictor(self, predictor: AnyPredictor, users: Users, stage: str, epochs: int) -> None:
+        rows = self.log.rows_of(users)
         held_out = self.log.rows_of(self.split.validation)
         if isinstance(predictor, NeuralPredictor):
             chosen = self.config.predictor
@@ -181,23 +188,73 @@ class _Run:
                 predictor,
                 self.log,
                 rows,
-                self._schedule("predictor", chosen, lambda: self._predictor_auc(predictor, held_out)),
+                self._schedule(stage, epochs, chosen.patience, lambda: self._predictor_auc(predictor, held_out)),
                 learning_rate=chosen.learning_rate,
                 batch_size=chosen.batch_size,
                 seed=self.config.seed,
+                name=stage,
             )
-            self._record("predictor", state.history)
+            self._record(stage, state.history)
         elif isinstance(predictor, GradientBoosting):
-            self._boost(predictor, rows, held_out)
+            self._boost(predictor, rows, held_out, stage)
 
-    def learn_residuals(self, model: ResidualModel, predictor: AnyPredictor) -> None:
+    def learn_residuals(self, model: ResidualModel, predictor: AnyPredictor, basis_from: Path | None) -> None:
         """Ψ is frozen, so its logits are computed once; those of test users stay unknown."""
-        users = np.concatenate([self.split.train, self.split.validation])
-        own = np.sort(users[self.crew.owns(users)])
         share = "" if self.crew.size == 1 else f"-{self.crew.rank}-of-{self.crew.size}"
         path = self.folder / CHECKPOINTS / f"basis{share}.npy" if self.folder else None
-        basis = keep_logits(predictor, self.log, self.log.rows_of(own), path, self.progress)
+        basis = open_logits(self.log.n_rows, basis_from or path)
+        self.cross_fit(basis)
+        users = np.concatenate([self.split.train, self.split.validation])
+        fill_logits(basis, predictor, self.log, self._own_rows(users), self.progress)
+        if self.config.learner.kind == "plus":
+            self._factorize(model, basis)
         self._metatrain(model, basis, lambda rows: basis[rows])
+
+    def cross_fit(self, basis: Floats) -> None:
+        """A training user's logits from a Ψ that did not see that user, so that they miss as those of a stranger do.
+
+        Someone else's Ψ cannot be trained anew: whether it knows the training users is not ours to say.
+        """
+        folds = self.config.training.folds
+        if folds == 1 or self.config.predictor.kind in ("external", "none"):
+            return
+        known = self.histories.get("predictor")
+        epochs = max(known, key=lambda line: line["validation_auc"])["epoch"] if known else self.config.predictor.epochs
+        fold_of = np.random.default_rng([self.config.seed, 6]).permutation(len(self.split.train)) % folds
+        for fold in range(folds):
+            rows = self._own_rows(self.split.train[fold_of == fold])
+            missing = np.array([np.isnan(basis[rows]).sum()], dtype=np.float32)
+            if not self.crew.combine(missing)[0]:
+                continue
+            torch.manual_seed(self.config.seed)
+            others = build_predictor(self.config, self.log.features)
+            stage = f"predictor without fold {fold + 1} of {folds}"
+            self._learn_predictor(others, self.split.train[fold_of != fold], stage, epochs)
+            fill_logits(basis, others, self.log, rows, self.progress)
+
+    def _own_rows(self, users: Users) -> Rows:
+        return self.log.rows_of(np.sort(users[self.crew.owns(users)]))
+
+    def _factorize(self, model: ResidualModel, basis: Floats) -> None:
+        chosen = self.config
+        middles = [stage[len(stage) // 2] for stage in chosen.evaluation.stages.values()]
+        torch.manual_seed(chosen.seed)
+        state = factorize(
+            model,
+            basis,
+            self.log,
+            self.split.train,
+            self._schedule(
+                "factors",
+                chosen.encoder.epochs,
+                chosen.training.patience,
+                lambda: self._validation_auc(model, lambda rows: basis[rows], middles),
+            ),
+            seed=chosen.seed,
+        )
+        self._record("factors", state.history)
+        model.encoder.requires_grad_(False)
+        model.fusion.requires_grad_(False)  # a posterior mean needs no β
 
     def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
         assert isinstance(predictor, NeuralPredictor)
@@ -212,28 +269,30 @@ class _Run:
             basis,
             self.log,
             self.sampler,
-            self._schedule("residuals", chosen, lambda: self._validation_auc(model, basis_of)),
+            self._schedule(
+                "residuals",
+                chosen.epochs,
+                chosen.patience,
+                lambda: self._validation_auc(model, basis_of, self.config.evaluation.sizes[1:]),
+            ),
             learning_rate=chosen.learning_rate,
             scalar_learning_rate=chosen.scalar_learning_rate,
         )
         self._record("residuals", state.history)
 
-    def _schedule(
-        self, stage: str, chosen: PredictorConfig | TrainingConfig, validate: Callable[[], float]
-    ) -> Schedule:
+    def _schedule(self, stage: str, epochs: int, patience: int, validate: Callable[[], float]) -> Schedule:
         return Schedule(
             validate=validate,
-            epochs=chosen.epochs,
-            patience=chosen.patience,
+            epochs=epochs,
+            patience=patience,
             keeper=self._keeper(stage),
             progress=self.progress,
             report=lambda history: self._record(stage, history),
             crew=self.crew,
         )
 
-    def _validation_auc(self, model: ResidualModel, basis_of: Callable[[Rows], Floats]) -> float:
-        """The mean AUC over all support sizes but 0, as the stages weigh them."""
-        sizes = self.config.evaluation.sizes[1:]
+    def _validation_auc(self, model: ResidualModel, basis_of: Callable[[Rows], Floats], sizes: Sequence[int]) -> float:
+        """The mean AUC over some support sizes, as the stages weigh them."""
         own = self.crew.owns(self.validation.users)
         users = self.validation.part(own)
         basis = basis_of(users.rows)
@@ -266,34 +325,34 @@ class _Run:
                 f"{smallest} rows: give more or longer users, or other 'split.ratios'"
             )
 
-    def _boost(self, predictor: GradientBoosting, rows: Rows, held_out: Rows) -> None:
+    def _boost(self, predictor: GradientBoosting, rows: Rows, held_out: Rows, stage: str) -> None:
         """Trees are grown by one worker; the others take them from its checkpoint."""
         if self.crew.rank:
             self.crew.wait()
-        self._boost_or_load(predictor, rows, held_out)
+        self._boost_or_load(predictor, rows, held_out, stage)
         if not self.crew.rank:
             self.crew.wait()
 
-    def _boost_or_load(self, predictor: GradientBoosting, rows: Rows, held_out: Rows) -> None:
-        keeper = self._keeper("predictor")
+    def _boost_or_load(self, predictor: GradientBoosting, rows: Rows, held_out: Rows, stage: str) -> None:
+        keeper = self._keeper(stage)
         if keeper and keeper.path.exists():
             tensors, facts = load_tensors(keeper.path)
             predictor.load_state_dict(tensors)
-            self._record("predictor", facts["history"])
+            self._record(stage, facts["history"])
             return
-        self.progress("predictor, boosting", 0, None)
+        self.progress(f"{stage}, boosting", 0, None)
         began = time.perf_counter()
         best = predictor.fit(self.log, rows, held_out, seed=self.config.seed, threads=torch.get_num_threads())
         seconds = round(time.perf_counter() - began, 3)
-        history = [{"stage": "predictor", "epoch": 1, "validation_auc": best, "seconds": seconds}]
+        history = [{"stage": stage, "epoch": 1, "validation_auc": best, "seconds": seconds}]
         if keeper:
             save_tensors(keeper.path, predictor.state_dict(), {"history": history})
-        self._record("predictor", history)
+        self._record(stage, history)
 
     def _keeper(self, stage: str) -> Keeper | None:
         if self.folder is None:
             return None
-        return Keeper(self.folder / CHECKPOINTS / f"{stage}.safetensors", self.fingerprint)
+        return Keeper(self.folder / CHECKPOINTS / f"{stage.replace(' ', '-')}.safetensors", self.fingerprint)
 
     def _record(self, stage: str, history: list[dict[str, Any]]) -> None:
         """`metrics.jsonl` is rewritten whole, so a resumed run repeats no line."""

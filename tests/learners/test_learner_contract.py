@@ -62,6 +62,11 @@ class Episodes:
     def answers(self, learner: nn.Module) -> Tensor:
         return learner(self.support, self.mask, self.residuals, self.query, self.query_user)  # type: ignore[no-any-return]
 
+    def prefixes(self, learner: nn.Module, query: Tensor) -> Tensor:
+        """Of every size."""
+        sizes = range(1, self.mask.shape[1] + 1)
+        return learner.prefixes(self.support, self.mask, self.residuals, query, sizes)  # type: ignore[operator,no-any-return]
+
 
 def drawn(sizes: list[int], *, queries: int, width: int, seed: int, spare: int = 0) -> Episodes:
     """Episodes with the given support sizes; slots without an event hold large numbers."""
@@ -122,7 +127,7 @@ def test_prefixes_answer_as_each_size_on_its_own(kind: str, sizes: list[int], wi
     learner = built(kind, width)
     query = episodes.query.view(len(sizes), places, width)
     with torch.no_grad():
-        found = learner.prefixes(episodes.support, episodes.mask, episodes.residuals, query)  # type: ignore[operator]
+        found = episodes.prefixes(learner, query)
     assert found.shape == (len(sizes), places, max(sizes))
     users = torch.arange(len(sizes)).repeat_interleave(places)
     for k in range(1, max(sizes) + 1):
@@ -138,6 +143,16 @@ def test_prefixes_answer_as_each_size_on_its_own(kind: str, sizes: list[int], wi
 
 
 @every_learner
+def test_sizes_come_as_they_are_asked_for(kind: str) -> None:
+    episodes = drawn([9, 4], queries=10, width=5, seed=6)
+    learner, query = built(kind, 5), episodes.query.view(2, 5, 5)
+    with torch.no_grad():
+        every = episodes.prefixes(learner, query)
+        some = learner.prefixes(episodes.support, episodes.mask, episodes.residuals, query, [7, 2, 7])  # type: ignore[operator]
+    assert torch.equal(some, every[..., [6, 1, 6]])
+
+
+@every_learner
 @pytest.mark.parametrize("slots", [0, 3])
 def test_an_empty_support_answers_exactly_zero(kind: str, slots: int) -> None:
     episodes = drawn([0, 0], queries=6, width=4, seed=1, spare=slots)
@@ -145,7 +160,7 @@ def test_an_empty_support_answers_exactly_zero(kind: str, slots: int) -> None:
     assert torch.equal(episodes.answers(learner), torch.zeros(6))
     query = episodes.query.view(2, 3, 4)
     with torch.no_grad():
-        found = learner.prefixes(episodes.support, episodes.mask, episodes.residuals, query)  # type: ignore[operator]
+        found = episodes.prefixes(learner, query)
     assert torch.equal(found, torch.zeros(2, 3, slots))
 
 
@@ -161,8 +176,8 @@ def test_what_empty_slots_hold_does_not_matter(kind: str) -> None:
     assert torch.equal(episodes.answers(learner), spoiled.answers(learner))
     query = torch.randn(3, 6, 4)
     assert torch.equal(
-        learner.prefixes(episodes.support, episodes.mask, episodes.residuals, query),  # type: ignore[operator]
-        learner.prefixes(spoiled.support, spoiled.mask, spoiled.residuals, query),  # type: ignore[operator]
+        episodes.prefixes(learner, query),
+        spoiled.prefixes(learner, query),
     )
 
 

@@ -22,7 +22,7 @@ def test_prefixes_are_stable(center: float, spread: float, slots: int) -> None:
     residuals = 2 * torch.rand(3, slots, generator=random) - 1
     mask = torch.ones(3, slots, dtype=torch.bool)
     learner = NearestLearner(GivenScores())
-    found = learner.prefixes(torch.zeros(3, slots, slots), mask, residuals, scores)
+    found = learner.prefixes(torch.zeros(3, slots, slots), mask, residuals, scores, range(1, slots + 1))
     for k in range(1, slots + 1):
         weights = torch.softmax(scores[..., :k].double(), dim=-1)
         expected = (weights * residuals[:, None, :k].double()).sum(dim=-1)

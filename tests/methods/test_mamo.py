@@ -15,12 +15,12 @@ from torch.nn import functional
 from resus import FieldSchema, build_log
 from resus.config import resolve
 from resus.data.log import InteractionLog
+from resus.data.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.methods.mamo import MAMO, MAMONetwork, Memories
 from resus.methods.method import Task
-from resus.methods.user_fields import user_fields
 from resus.predictors.deepfm import DeepFM
 from resus.predictors.layers import pairwise_interactions
 

@@ -24,6 +24,8 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ridge, biases": {"learner.kind": "ridge", "learner.bias": True, "fusion.bias": True},
     "nearest": {"learner.kind": "nearest"},
     "cosine": {"learner.kind": "nearest", "learner.similarity": "cosine", "fusion.per_size": False},
+    "plus": {"learner.kind": "plus", "encoder.embedding_dim": 3},
+    "plus, many events": {"learner.kind": "plus", "encoder.embedding_dim": 1},
 }
 CAPACITY = 8  # above the six of the training, so that larger supports than seen are met
 CANDIDATES = np.arange(40, 47)

@@ -35,8 +35,8 @@ def score_prefixes(
         rows = ordered.rows[places]
         own_basis = torch.from_numpy(basis[places])
         encoded = model.encoder(features_of(log, rows))
-        residuals = torch.from_numpy(log.labels[rows]) - own_basis.sigmoid()
-        added = model.added_by_prefixes(tile.pad(encoded), tile.pad(residuals), torch.from_numpy(tile.lengths), sizes)
+        outcomes = model.learner.outcomes(torch.from_numpy(log.labels[rows]), own_basis)  # type: ignore[operator]
+        added = model.added_by_prefixes(tile.pad(encoded), tile.pad(outcomes), torch.from_numpy(tile.lengths), sizes)
         logits[places] = (own_basis.unsqueeze(1) + added[tile.filled]).numpy()
         done += len(places) - (tile.head if tile.skip else 0)
         progress(task, done, len(logits), "rows")

@@ -2,8 +2,11 @@
 
 A learner is a module with two answers, both exactly 0 where the support is empty:
 
-    forward(support, mask, residuals, query, query_user)    [U, S, K], [U, S], [U, S], [Q, K], [Q] → [Q]
-    prefixes(support, mask, residuals, query)               [U, S, K], [U, S], [U, S], [U, P, K] → [U, P, S]
+    forward(support, mask, outcomes, query, query_user)    [U, S, K], [U, S], [U, S, …], [Q, K], [Q] → [Q]
+    prefixes(support, mask, outcomes, query, sizes)        [U, S, K], [U, S], [U, S, …], [U, P, K] → [U, P, len(sizes)]
 
-Slot k - 1 of the second rests on the first k events.
+Column j of the second rests on the first sizes[j] events, of 1 to S. What an event's outcome is to the learner, it says
+itself:
+
+    outcomes(labels, basis)    [...], [...] → [...] or [..., C]
 """

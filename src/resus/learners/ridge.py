@@ -1,10 +1,13 @@
 """Ridge regression on a user's residuals (equations 11 to 14), in the Woodbury form: an S × S system per user."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from resus.learners.residuals import residuals_of
 
 
 class RidgeLearner(nn.Module):
@@ -22,6 +25,10 @@ class RidgeLearner(nn.Module):
     @property
     def ridge(self) -> Tensor:
         return functional.softplus(self.raw_ridge)
+
+    @staticmethod
+    def outcomes(labels: Tensor, basis: Tensor) -> Tensor:
+        return residuals_of(labels, basis)
 
     def forward(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
         support = support * mask.unsqueeze(-1)
@@ -47,7 +54,7 @@ class RidgeLearner(nn.Module):
         weights = torch.cholesky_solve(targets, factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan))
         return (query * weights.squeeze(2).to(query.dtype).index_select(0, query_user)).sum(dim=-1)
 
-    def prefixes(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor) -> Tensor:
+    def prefixes(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
         """With LLᵀ = ΦΦᵀ + λI, c = L⁻¹Δy and Z = L⁻¹Φ(x_S)Φ(x_q): the answer for size k is Σ_{i≤k} Z_i c_i."""
         support = support * mask.unsqueeze(-1)
         factor = self._factor(support, mask)
@@ -55,7 +62,9 @@ class RidgeLearner(nn.Module):
         whitened = torch.linalg.solve_triangular(factor, inner.double(), upper=False)
         targets = (residuals * mask).unsqueeze(-1).double()
         coefficients = torch.linalg.solve_triangular(factor, targets, upper=False)
-        answers: Tensor = (whitened * coefficients).cumsum(dim=1)
+        answers: Tensor = (
+            (whitened * coefficients).cumsum(dim=1).index_select(1, torch.tensor(sizes, dtype=torch.int64) - 1)
+        )
         return answers.transpose(1, 2).to(query.dtype)
 
     def _factor(self, support: Tensor, mask: Tensor) -> Tensor:

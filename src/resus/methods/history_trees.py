@@ -12,13 +12,13 @@ import torch
 
 from resus.builders import AnyPredictor
 from resus.data.log import InteractionLog
+from resus.data.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows
 from resus.methods.method import Floats, History, Task
 from resus.methods.shared_predictor import shared_predictor
 from resus.methods.user_bias import support_residuals
-from resus.methods.user_fields import user_fields
 from resus.predictors.neural import logits_of_rows
 
 TILE_ROWS = 2048

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.data.log import InteractionLog
+from resus.data.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Features, features_of, labels_of
 from resus.methods.episodic import learn_from_episodes
 from resus.methods.method import Floats, History, Task
-from resus.methods.user_fields import user_fields
 from resus.predictors.embedding import FieldEmbedding
 from resus.predictors.layers import pairwise_interactions, perceptron
 

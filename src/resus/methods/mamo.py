@@ -13,13 +13,13 @@ from torch.nn import functional
 
 from resus.builders import build_network
 from resus.data.log import InteractionLog
+from resus.data.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Features
 from resus.methods.episodic import Adapting
 from resus.methods.fast_weights import Change, FastWeights, adapt, answer, shares, take
 from resus.methods.method import Floats, History, Task
-from resus.methods.user_fields import user_fields
 from resus.predictors.deepfm import DeepFM
 from resus.predictors.layers import pairwise_interactions
 

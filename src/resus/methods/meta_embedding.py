@@ -11,12 +11,12 @@ from torch.nn import functional
 
 from resus.data.features import FeatureMap
 from resus.data.log import InteractionLog
+from resus.data.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.methods.episodic import learn_from_episodes, score_size_by_size
 from resus.methods.method import Floats, History, Task
-from resus.methods.user_fields import user_fields
 from resus.predictors.embedding import FieldEmbedding
 from resus.predictors.layers import pairwise_interactions, perceptron
 from resus.training.loop import Schedule, run_stage

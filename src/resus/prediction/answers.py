@@ -56,12 +56,12 @@ def answer(
             sizes[owner] = counts[rows]
             mask = np.arange(sizes.max())[None, :] < sizes[:, None]
             events, labels = index.events((first[:, None] + np.arange(sizes.max())[None, :])[mask])
-            residuals = labels - predictor.logits(events).sigmoid()
+            outcomes = model.learner.outcomes(labels, predictor.logits(events))  # type: ignore[operator]
             filled = torch.from_numpy(mask)
             answers = model.learner(
                 _spread(model.encoder(events), filled),
                 filled,
-                _spread(residuals, filled),
+                _spread(outcomes, filled),
                 model.encoder(tile),
                 torch.from_numpy(owner),
             )

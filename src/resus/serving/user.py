@@ -10,7 +10,8 @@ from torch import Tensor
 from resus.episodes.tensors import Features
 from resus.model import ResidualModel
 from resus.predictors.neural import Predictor
-from resus.serving.live import Answer, LiveState, fused, live_state
+from resus.serving.answer import Answer, fused
+from resus.serving.live import LiveState, live_state
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class Scores:
     probability: Tensor  # [N]
     basis: Tensor  # [N]
     residual: Tensor  # [N]
-    deviation: Tensor | None  # [N], ridge only
+    deviation: Tensor | None  # [N], none for nearest neighbour
     events: tuple[str, ...]
     parts: Tensor  # [N, k]
 
@@ -48,7 +49,7 @@ class LiveUser:
         self._state: LiveState = live_state(model, width)
         self._ids: list[str] = []
         self._moments: list[Moment] = []
-        self._probabilities: list[float] = []  # Ψ's, so that a corrected label gives its residual
+        self._basis: list[float] = []  # Ψ's logits, so that a corrected label gives its outcome
 
     @torch.no_grad()
     def start_from(self, events: Sequence[tuple[str, float, float]], features: Features) -> None:
@@ -57,12 +58,12 @@ class LiveUser:
         assert len(events) <= self._capacity
         if not events:
             return
-        probabilities = self._predictor.logits(features).sigmoid()
+        basis = self._predictor.logits(features)
         labels = torch.tensor([label for _, label, _ in events])
-        self._state.fill(self._model.encoder(features), labels - probabilities)
+        self._state.fill(self._model.encoder(features), self._outcomes(labels, basis))
         self._ids = [event for event, _, _ in events]
         self._moments = [Moment(time, event) for event, _, time in events]
-        self._probabilities = probabilities.tolist()
+        self._basis = basis.tolist()
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -85,21 +86,22 @@ class LiveUser:
                 return
             self._drop(0)
             place -= 1
-        probability = float(self._predictor.logits(features).sigmoid())
+        basis = self._predictor.logits(features).squeeze(0)
         encoded = self._model.encoder(features).squeeze(0)
+        outcome = self._outcomes(torch.tensor(label), basis)
         if place == len(self):
-            self._state.append(encoded, label - probability)
+            self._state.append(encoded, outcome)
         else:
-            self._state.insert(place, encoded, label - probability)
+            self._state.insert(place, encoded, outcome)
         self._ids.insert(place, event)
         self._moments.insert(place, moment)
-        self._probabilities.insert(place, probability)
+        self._basis.insert(place, float(basis))
 
     def correct(self, event: str, label: float) -> None:
         """Another label for a known event; an unknown one is nothing to correct."""
         if event in self._ids:
             place = self._ids.index(event)
-            self._state.correct(place, label - self._probabilities[place])
+            self._state.correct(place, self._outcomes(torch.tensor(label), torch.tensor(self._basis[place])))
 
     def forget(self, event: str) -> None:
         """As if the event had never been."""
@@ -125,4 +127,7 @@ class LiveUser:
 
     def _drop(self, place: int) -> None:
         self._state.remove(place)
-        del self._ids[place], self._moments[place], self._probabilities[place]
+        del self._ids[place], self._moments[place], self._basis[place]
+
+    def _outcomes(self, labels: Tensor, basis: Tensor) -> Tensor:
+        return self._model.learner.outcomes(labels, basis)  # type: ignore[operator,no-any-return]

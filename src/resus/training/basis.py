@@ -16,21 +16,24 @@ Floats = npt.NDArray[np.float32]
 BLOCK = 1 << 16
 
 
-def keep_logits(
-    predictor: Predictor, log: InteractionLog, rows: Rows, path: Path | None, progress: Progress = silent
-) -> Floats:
-    """One logit per row of the log, not a number where it is not among `rows`.
+def open_logits(rows: int, path: Path | None) -> Floats:
+    """Room for one logit per row of a log, not a number where it is not known yet.
 
-    With a `path` they are a memory-mapped file; what a killed run wrote of it is not computed again.
+    With a `path` they are a memory-mapped file; what a killed run wrote of it is there already.
     """
-    kept = _open(path, log.n_rows) if path else np.full(log.n_rows, np.nan, dtype=np.float32)
+    return _open(path, rows) if path else np.full(rows, np.nan, dtype=np.float32)
+
+
+def fill_logits(
+    kept: Floats, predictor: Predictor, log: InteractionLog, rows: Rows, progress: Progress = silent
+) -> None:
+    """The logits of `rows`, but for those that are known."""
     missing = rows[np.isnan(kept[rows])]
     done = 0
     for block in blocks_of(missing, BLOCK):
         kept[block] = logits_of_rows(predictor, log, block)
         done += len(block)
         progress("basis logits", done, len(missing), "rows")
-    return kept
 
 
 def _open(path: Path, rows: int) -> Floats:

@@ -47,10 +47,12 @@ def metatrain(
         return mean if batch is whole else mean * (batch.n_queries / whole.n_queries)
 
     scalars = [parameter for parameter in trained.parameters() if parameter.requires_grad and parameter.dim() == 0]
-    scalars += list(model.fusion.parameters())
+    scalars += [parameter for parameter in model.fusion.parameters() if parameter.requires_grad]
     apart = {id(parameter) for parameter in scalars}
     rest = [parameter for parameter in trained.parameters() if parameter.requires_grad and id(parameter) not in apart]
-    groups = [{"params": rest, "lr": learning_rate}, {"params": scalars, "lr": scalar_learning_rate}]
+    groups = [{"params": scalars, "lr": scalar_learning_rate}]
+    if rest:  # RESUS+ has its factors already
+        groups.insert(0, {"params": rest, "lr": learning_rate})
     optimizer = adam_of(trained, groups, table_rate=learning_rate)
     return run_stage(
         "residuals",

@@ -27,6 +27,7 @@ def pretrain(
     learning_rate: float,
     batch_size: int,
     seed: int,
+    name: str = "predictor",
 ) -> StageState:
     """Minimise the mean cross-entropy of Ψ; keep the epoch with the best validation AUC."""
 
@@ -43,7 +44,7 @@ def pretrain(
         return mean if len(own) == len(batch) else mean * (len(own) / len(batch))
 
     return run_stage(
-        "predictor",
+        name,
         predictor,
         adam_of(predictor, [{"params": list(predictor.parameters()), "lr": learning_rate}], table_rate=learning_rate),
         schedule,

@@ -81,7 +81,7 @@ class RowwiseAdam(torch.optim.Adam):
 
 def adam_of(module: nn.Module, groups: Iterable[dict[str, Any]], *, table_rate: float) -> RowwiseAdam:
     """Adam for a network whatever the size of its embedding tables."""
-    tables = [part for part in module.modules() if isinstance(part, FieldEmbedding)]
+    tables = [part for part in module.modules() if isinstance(part, FieldEmbedding) and part.table.requires_grad]
     return RowwiseAdam(groups, tables, table_rate=table_rate)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 
 from resus import BuildOptions, FieldSchema, TableSchema, build_log
-from resus.methods.user_fields import user_fields
+from resus.data.user_fields import user_fields
 
 KEEP = BuildOptions(duplicates="keep", single_events="keep")
 

@@ -1,0 +1,208 @@
+"""What a user does differently as a Gaussian process, given the user's labels (RESUS+): logistic, not least squares."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+NONE = -1.0  # an empty slot's item, which no row has
+SURE = 1e-9  # of a label's variance: one so certain says nothing
+
+
+class PosteriorLearner(nn.Module):
+    """A label is a coin of logit Ψ(x) + Δ(x); Δŷ is the most likely Δ under a prior covariance of three parts,
+
+        k(x, x') = bias + taste·⟨φ(x), φ(x')⟩ + repeat·[x and x' are of one item],
+
+    each scale learned. The logistic likelihood is bounded from below by a parabola that touches it at the present logit
+    ℓ (Jaakkola and Jordan), of curvature w = tanh(ℓ/2) / 2ℓ: a step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ,
+    and never leads away from the mode. `steps` of them are taken, from Δ = 0. Δŷ(x) = Σ_i k(x, x_i) α_i.
+
+    A row's code is its item's id and φ(x). With more than about twice as many events as φ has entries, the same α come
+    from a system of φ's size: repeats make a block-diagonal matrix, whose inverse is known.
+    """
+
+    def __init__(self, *, steps: int, bias: bool, taste: bool, repeats: bool) -> None:
+        super().__init__()
+        self.steps = steps
+        self.log_bias = nn.Parameter(torch.tensor(0.0)) if bias else None
+        self.log_taste = nn.Parameter(torch.tensor(0.0)) if taste else None
+        self.log_repeat = nn.Parameter(torch.tensor(0.0)) if repeats else None
+
+    @torch.no_grad()
+    def start_from(self, *, bias: float, taste: float, repeat: float) -> None:
+        """Prior variances to begin with."""
+        for parameter, variance in ((self.log_bias, bias), (self.log_taste, taste), (self.log_repeat, repeat)):
+            if parameter is not None:
+                parameter.fill_(math.log(variance))
+
+    @property
+    def prior(self) -> "Prior":
+        return Prior(*(_variance(part) for part in (self.log_bias, self.log_taste, self.log_repeat)))
+
+    @staticmethod
+    def outcomes(labels: Tensor, basis: Tensor) -> Tensor:
+        """The label and Ψ's logit, `[..., 2]`."""
+        return torch.stack([labels, basis], dim=-1)
+
+    def forward(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+        if support.shape[1] == 0:
+            return query.new_zeros(query.shape[0])
+        prior, known = self.prior, Known.of(support, mask, outcomes)
+        dual = self.fit(prior, known)
+        codes = query[:, 1:].double()
+        weights = (known.codes * dual.unsqueeze(2)).sum(dim=1)
+        answer = prior.taste * (codes * weights.index_select(0, query_user)).sum(dim=1)
+        answer = answer + prior.bias * dual.sum(dim=1).index_select(0, query_user)
+        same = known.items.index_select(0, query_user) == query[:, :1]
+        answer = answer + prior.repeat * (same * dual.index_select(0, query_user)).sum(dim=1)
+        return answer.to(query.dtype)
+
+    def prefixes(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
+        prior, known = self.prior, Known.of(support, mask, outcomes)
+        gram = prior.covariance(known.codes, known.items, known.codes, known.items)
+        dual = gram.new_zeros(*mask.shape, len(sizes))
+        for column, size in enumerate(sizes):
+            first = known.first(size)
+            dual[:, :size, column] = self.fit(prior, first, gram[:, :size, :size])
+        across = prior.covariance(query[..., 1:].double(), query[..., 0], known.codes, known.items)
+        return (across @ dual).to(query.dtype)
+
+    def fit(self, prior: "Prior", known: "Known", gram: Tensor | None = None) -> Tensor:
+        """α `[U, S]`, 0 in empty slots; `gram` is the prior covariance of the events where it is at hand."""
+        solve = _solver(prior, known, gram)
+        dual = added = torch.zeros_like(known.basis)
+        for _ in range(self.steps):
+            weights = _curvature(known.basis + added)
+            targets = ((known.labels - 0.5) / weights - known.basis) * known.mask
+            dual = solve(weights, targets.unsqueeze(2)).squeeze(2)
+            added = solve.covariance_times(dual)
+        return dual
+
+    def variance(self, prior: "Prior", known: "Known", dual: Tensor, query: Tensor) -> Tensor:
+        """Of Δ at each query `[U, P, 1 + K]`, given the fit: Laplace's, with the labels' own curvature at the mode."""
+        solve = _solver(prior, known)
+        chance = (known.basis + solve.covariance_times(dual)).sigmoid()
+        weights = (chance * (1 - chance)).clamp(min=SURE)
+        codes, items = query[..., 1:].double(), query[..., 0]
+        across = prior.covariance(known.codes, known.items, codes, items) * known.mask.unsqueeze(2)  # [U, S, P]
+        explained = (across * solve(weights, across)).sum(dim=1)
+        return (prior.variance(codes) - explained).clamp(min=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """The three variances; 0 where a part is left out."""
+
+    bias: Tensor
+    taste: Tensor
+    repeat: Tensor
+
+    def covariance(self, codes: Tensor, items: Tensor, other_codes: Tensor, other_items: Tensor) -> Tensor:
+        """k of every row `[..., P]` with every other row `[..., S]`."""
+        same = items.unsqueeze(-1) == other_items.unsqueeze(-2)
+        inner = codes @ other_codes.transpose(-1, -2)
+        covariance: Tensor = self.bias + self.taste * inner + self.repeat * same
+        return covariance
+
+    def variance(self, codes: Tensor) -> Tensor:
+        """k of every row with itself."""
+        variance: Tensor = self.bias + self.taste * codes.square().sum(dim=-1) + self.repeat
+        return variance
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of some users, in float64; empty slots hold zeros, and an item of their own."""
+
+    mask: Tensor  # [U, S]
+    items: Tensor  # [U, S], float32 as rows have them
+    codes: Tensor  # [U, S, K]
+    labels: Tensor  # [U, S]
+    basis: Tensor  # [U, S]
+
+    @classmethod
+    def of(cls, support: Tensor, mask: Tensor, outcomes: Tensor) -> "Known":
+        labels, basis = (torch.where(mask, value, 0.0).double() for value in outcomes.unbind(dim=-1))
+        codes = torch.where(mask.unsqueeze(-1), support[..., 1:], 0.0).double()
+        return cls(mask, torch.where(mask, support[..., 0], NONE), codes, labels, basis)
+
+    def first(self, size: int) -> "Known":
+        """Only the first events of each user."""
+        return Known(*(part[:, :size] for part in (self.mask, self.items, self.codes, self.labels, self.basis)))
+
+
+def _solver(prior: Prior, known: Known, gram: Tensor | None = None) -> "_Dense | _Grouped":
+    """The cheaper of two ways to the same numbers."""
+    if known.items.shape[1] > 2 * (known.codes.shape[2] + 1):
+        return _Grouped(prior, known)
+    if gram is None:
+        gram = prior.covariance(known.codes, known.items, known.codes, known.items)
+    return _Dense(gram, known.mask)
+
+
+class _Dense:
+    """(K + 1/w) X = targets `[U, S, C]` by the Cholesky factor of an S × S matrix."""
+
+    def __init__(self, gram: Tensor, mask: Tensor) -> None:
+        self._gram = torch.where(mask.unsqueeze(1) & mask.unsqueeze(2), gram, 0.0)
+
+    def __call__(self, weights: Tensor, targets: Tensor) -> Tensor:
+        factor, _ = torch.linalg.cholesky_ex(self._gram + torch.diag_embed(1 / weights))
+        solved: Tensor = torch.cholesky_solve(targets, factor)
+        return solved
+
+    def covariance_times(self, dual: Tensor) -> Tensor:
+        return (self._gram @ dual.unsqueeze(2)).squeeze(2)
+
+
+class _Grouped:
+    """The same without an S × S matrix: K = ZZᵀ + repeat·[same item], and (repeat·[same item] + 1/w)⁻¹ is known."""
+
+    def __init__(self, prior: Prior, known: Known) -> None:
+        ones = known.mask.unsqueeze(2).double()
+        self._rows = torch.cat([prior.bias.sqrt() * ones, prior.taste.sqrt() * known.codes], dim=2)  # Z
+        users = torch.arange(len(known.mask)).unsqueeze(1).expand_as(known.mask)
+        keys = torch.stack([users.double(), known.items.double()], dim=-1).flatten(0, 1)
+        _, groups = torch.unique(keys, dim=0, return_inverse=True)
+        self._groups = groups
+        self._repeat = prior.repeat
+        self._mask = known.mask
+
+    def __call__(self, weights: Tensor, targets: Tensor) -> Tensor:
+        weights = weights * self._mask
+        shrunk = self._repeat / (1 + self._repeat * self._sums(weights.unsqueeze(2)))
+        spread = self._without_taste(weights, shrunk, self._rows)  # (repeat·[same] + 1/w)⁻¹ Z
+        alone = self._without_taste(weights, shrunk, targets)
+        system = self._rows.transpose(1, 2) @ spread
+        factor, _ = torch.linalg.cholesky_ex(system + torch.eye(system.shape[1], dtype=system.dtype))
+        taste = torch.cholesky_solve(self._rows.transpose(1, 2) @ alone, factor)
+        return alone - spread @ taste
+
+    def covariance_times(self, dual: Tensor) -> Tensor:
+        values = dual.unsqueeze(2)
+        taste = self._rows @ (self._rows.transpose(1, 2) @ values)
+        return (taste + self._repeat * self._sums(values)).squeeze(2)
+
+    def _without_taste(self, weights: Tensor, shrunk: Tensor, values: Tensor) -> Tensor:
+        weighted = weights.unsqueeze(2) * values
+        return weighted - weights.unsqueeze(2) * shrunk * self._sums(weighted)
+
+    def _sums(self, values: Tensor) -> Tensor:
+        """Of each event, the sum over the events of its user and item; `[U, S, C]` → `[U, S, C]`."""
+        flat = values.flatten(0, 1)
+        sums = flat.new_zeros(int(self._groups.max()) + 1, flat.shape[1]).index_add(0, self._groups, flat)
+        return sums.index_select(0, self._groups).view_as(values)
+
+
+def _variance(logarithm: Tensor | None) -> Tensor:
+    return torch.zeros((), dtype=torch.float64) if logarithm is None else logarithm.double().exp()
+
+
+def _curvature(logits: Tensor) -> Tensor:
+    """tanh(ℓ/2) / 2ℓ, which is ¼ at 0."""
+    small = logits.abs() < 1e-3
+    safe = torch.where(small, 1.0, logits)
+    return torch.where(small, 0.25 - logits.square() / 48, torch.tanh(safe / 2) / (2 * safe))
