@@ -181,9 +181,9 @@ def test_gradients_of_the_scales_are_those_of_differences() -> None:
         moved = []
         for step in (1e-2, -1e-2):
             with torch.no_grad():
-                parameter += step
+                parameter.add_(step)
                 moved.append(float(users.answers(learner).double().square().sum()))
-                parameter -= step
+                parameter.sub_(step)
         assert abs((moved[0] - moved[1]) / 2e-2 - float(gradient)) < 1e-3 * max(1.0, abs(float(gradient)))
 
 
