@@ -7,8 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resus.errors import DataError
-from resus.evaluation.bootstrap import Differences, drawn_users, paired_bootstrap, resampled_auc, resampled_gauc
-from resus.evaluation.metrics import auc, gauc
+from resus.evaluation.bootstrap import (
+    Counts,
+    Differences,
+    drawn_users,
+    paired_bootstrap,
+    resampled_auc,
+    resampled_gauc,
+    resampled_logloss,
+    stage_draws,
+)
+from resus.evaluation.metrics import auc, gauc, logloss
 from resus.evaluation.staged import ScoredQueries, staged_results
 
 Floats = npt.NDArray[np.float32]
@@ -16,6 +25,7 @@ Integers = npt.NDArray[np.int64]
 
 SIZES = (0, 1, 2, 4)
 STAGES = {"I": [1, 2], "II": [4]}
+METRICS = ("auc", "gauc", "logloss")
 USERS = 5
 # few distinct values and both zeros: ties are the rule
 SCORES = st.sampled_from([-2.5, -1e-40, -0.0, 0.0, 0.25, 3.0])
@@ -28,7 +38,7 @@ def arrays(rows: list[tuple[int, bool, float]]) -> tuple[Floats, Floats, Integer
     return np.array(labels, dtype=np.float32), np.array(scores, dtype=np.float32), np.array(users)
 
 
-def copied(users: Integers, weights: npt.NDArray[np.float64]) -> tuple[Integers, Integers]:
+def copied(users: Integers, weights: Counts) -> tuple[Integers, Integers]:
     """Rows with each user's block as often as its weight says, and the number of the block: a copy is a user too."""
     blocks = [np.flatnonzero(users == user) for user in range(len(weights)) for _ in range(int(weights[user]))]
     rows = np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
@@ -56,21 +66,31 @@ def scored_queries(lengths: list[int], *, decimals: int = 1, seed: int = 0) -> S
     )
 
 
-def by_copying_rows(scored: ScoredQueries, weights: npt.NDArray[np.float64]) -> dict[tuple[str, str], float]:
+def drawn(users: int, replicates: int) -> Counts:
+    return drawn_users(users, replicates, np.random.default_rng(5))
+
+
+def compared(scored: ScoredQueries, method: str, against: str, draws: Counts) -> dict[tuple[str, str], Differences]:
+    return paired_bootstrap(scored, method, against, stages=STAGES, weights=draws, metrics=METRICS)
+
+
+def by_copying_rows(scored: ScoredQueries, weights: Counts) -> dict[tuple[str, str], float]:
     """The stage means of model minus base on the rows of drawn users, by the plain metrics."""
     everyone = np.unique(scored.users, return_inverse=True)[1]
     rows, copies = copied(everyone, weights)
     found = {}
     for stage, members in STAGES.items():
-        values: dict[str, list[float]] = {"auc": [], "gauc": []}
+        values: dict[str, list[float]] = {metric: [] for metric in METRICS}
         for k in members:
             asked = scored.positions[rows] >= k
             queries, users = rows[asked], copies[asked]
             logits = [scored.logits_at(name, SIZES.index(k), queries) for name in ("model", "base")]
             aucs = [auc(scored.labels[queries], of) for of in logits]
             gaucs = [gauc(scored.labels[queries], of, users).value for of in logits]
+            losses = [logloss(scored.labels[queries], of) for of in logits]
             values["auc"].append(aucs[0] - aucs[1])
             values["gauc"].append(gaucs[0] - gaucs[1])
+            values["logloss"].append(losses[0] - losses[1])
         for metric, of_sizes in values.items():
             present = [value for value in of_sizes if not np.isnan(value)]
             found[stage, metric] = float(np.mean(present)) if present else float("nan")
@@ -81,24 +101,28 @@ def by_copying_rows(scored: ScoredQueries, weights: npt.NDArray[np.float64]) -> 
 @given(ROWS)
 def test_users_counted_once_give_the_plain_metrics(rows: list[tuple[int, bool, float]]) -> None:
     labels, scores, users = arrays(rows)
-    once = np.ones((1, USERS))
+    once = np.ones((1, USERS), dtype=np.uint16)
     assert resampled_auc(labels, scores, users, once)[0] == pytest.approx(auc(labels, scores), abs=1e-12, nan_ok=True)
     expected = gauc(labels, scores, users).value
     assert resampled_gauc(labels, scores, users, once)[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert resampled_logloss(labels, scores, users, once)[0] == pytest.approx(logloss(labels, scores), abs=1e-12)
 
 
 @settings(deadline=None)
 @given(ROWS, st.lists(WEIGHTS, min_size=1, max_size=3))
 def test_a_weight_is_that_many_copies_of_the_user(rows: list[tuple[int, bool, float]], drawn: list[list[int]]) -> None:
     labels, scores, users = arrays(rows)
-    weights = np.array(drawn, dtype=np.float64)
-    pooled, within = (measure(labels, scores, users, weights) for measure in (resampled_auc, resampled_gauc))
+    weights = np.array(drawn, dtype=np.uint16)
+    measures = (resampled_auc, resampled_gauc, resampled_logloss)
+    pooled, within, losses = (measure(labels, scores, users, weights) for measure in measures)
     for draw, weight in enumerate(weights):
         again, copies = copied(users, weight)
         expected = auc(labels[again], scores[again])
         assert pooled[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
         expected = gauc(labels[again], scores[again], copies).value
         assert within[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
+        expected = logloss(labels[again], scores[again])
+        assert losses[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 @settings(deadline=None)
@@ -106,23 +130,19 @@ def test_a_weight_is_that_many_copies_of_the_user(rows: list[tuple[int, bool, fl
 def test_the_bootstrap_is_one_that_copies_the_rows_of_the_same_draws(lengths: list[int], seed: int) -> None:
     scored = scored_queries(lengths, seed=seed)
     draws = drawn_users(len(lengths), 4, np.random.default_rng(seed))
-    found = paired_bootstrap(scored, "model", "base", stages=STAGES, weights=draws)
+    found = compared(scored, "model", "base", draws)
     for number, weights in enumerate(draws):
         for key, expected in by_copying_rows(scored, weights).items():
             assert found[key].draws[number] == pytest.approx(expected, abs=1e-12, nan_ok=True)
-    for key, expected in by_copying_rows(scored, np.ones(len(lengths))).items():
+    for key, expected in by_copying_rows(scored, np.ones(len(lengths), dtype=np.uint16)).items():
         assert found[key].observed == pytest.approx(expected, abs=1e-12, nan_ok=True)
-
-
-def drawn(users: int, replicates: int) -> npt.NDArray[np.float64]:
-    return drawn_users(users, replicates, np.random.default_rng(5))
 
 
 def test_the_observed_difference_is_that_of_the_results() -> None:
     scored = scored_queries([3, 6, 9] * 20)
-    found = paired_bootstrap(scored, "model", "base", stages=STAGES, weights=drawn(60, 1))
+    found = compared(scored, "model", "base", drawn(60, 1))
     results = staged_results(scored, stages=STAGES, base="base")
-    assert set(found) == {(stage, metric) for stage in STAGES for metric in ("auc", "gauc")}
+    assert set(found) == {(stage, metric) for stage in STAGES for metric in METRICS}
     for (stage, metric), differences in found.items():
         ours, theirs = (getattr(results[model].stages[stage], metric) for model in ("model", "base"))
         assert differences.observed == pytest.approx(ours - theirs, abs=1e-12)
@@ -130,14 +150,32 @@ def test_the_observed_difference_is_that_of_the_results() -> None:
 
 def test_swapped_models_have_opposite_differences_on_the_same_draws() -> None:
     scored = scored_queries([3, 6, 9] * 10)
-    there, back = (
-        paired_bootstrap(scored, *names, stages=STAGES, weights=drawn(30, 20))
-        for names in (("model", "base"), ("base", "model"))
-    )
+    there, back = (compared(scored, *names, drawn(30, 20)) for names in (("model", "base"), ("base", "model")))
     for key, differences in there.items():
         np.testing.assert_array_equal(differences.draws, -back[key].draws)
         assert differences.p_value() == back[key].p_value()
         assert differences.interval() == pytest.approx([-end for end in reversed(back[key].interval())])
+
+
+def test_only_the_metrics_asked_for_are_drawn_and_progress_counts_models_and_sizes() -> None:
+    scored = scored_queries([3, 6, 9] * 10)
+    told: list[tuple[str, int, int | None]] = []
+
+    def tell(task: str, done: int, total: int | None, unit: str = "") -> None:
+        assert unit == ""
+        told.append((task, done, total))
+
+    found = stage_draws(
+        scored,
+        ["model", "base"],
+        stages=STAGES,
+        weights=drawn(30, 20),
+        metrics=["logloss"],
+        progress=tell,
+        task="drawing",
+    )
+    assert {key for of_model in found.values() for key in of_model} == {("I", "logloss"), ("II", "logloss")}
+    assert told == [("drawing", done, 6) for done in range(7)]
 
 
 def test_draws_hold_as_many_users_as_there_are() -> None:
@@ -161,11 +199,11 @@ def test_draws_spread_as_the_mean_of_users_does() -> None:
 
 def test_a_better_model_is_told_from_an_equal_one() -> None:
     scored = scored_queries([12] * 300, decimals=7)
-    better = paired_bootstrap(scored, "model", "base", stages=STAGES, weights=drawn(300, 99))
+    better = compared(scored, "model", "base", drawn(300, 99))
     low, _ = better["II", "auc"].interval()
     assert low > 0
     assert better["II", "auc"].p_value() == 1 / 100
-    equal = paired_bootstrap(scored, "base", "base", stages=STAGES, weights=drawn(300, 99))
+    equal = compared(scored, "base", "base", drawn(300, 99))
     assert equal["II", "auc"].interval() == (0, 0)
     assert equal["II", "auc"].p_value() == 1
 
@@ -185,4 +223,4 @@ def test_a_query_without_a_score_is_refused_with_its_model_and_size() -> None:
     scored = scored_queries([6, 6])
     scored.logits["model"][5, 2] = np.nan
     with pytest.raises(DataError, match="model gives row 5 the logit nan at support size 2"):
-        paired_bootstrap(scored, "model", "base", stages=STAGES, weights=drawn(2, 1))
+        compared(scored, "model", "base", drawn(2, 1))

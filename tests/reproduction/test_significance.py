@@ -8,12 +8,12 @@ import torch
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import METRICS, drawn_users, paired_bootstrap
+from resus.evaluation.bootstrap import drawn_users, paired_bootstrap
 from resus.evaluation.staged import ScoredQueries, staged_results
 from resus.reproduction import significance
 from resus.reproduction.cells import Cell, Seconds, scores_path
 from resus.reproduction.comparisons import COMPARISONS, Comparison, read_comparisons
-from resus.reproduction.significance import best_rivals, compare
+from resus.reproduction.significance import METRICS, best_rivals, compare
 from resus.training.checkpoint import load_tensors, save_tensors
 
 SIZES = (0, 1, 2, 3)
@@ -105,7 +105,12 @@ def test_a_replicate_is_the_mean_over_seeds_of_one_draw_of_users(tmp_path: Path)
     weights = drawn_users(len(everyone), REPLICATES, np.random.default_rng(2))
     by_seed = [
         paired_bootstrap(
-            world, "resus-rr", "melu", stages=STAGES, weights=weights[:, [everyone.index(user) for user in own]]
+            world,
+            "resus-rr",
+            "melu",
+            stages=STAGES,
+            weights=weights[:, [everyone.index(user) for user in own]],
+            metrics=METRICS,
         )
         for world, own in zip(worlds, users, strict=True)
     ]

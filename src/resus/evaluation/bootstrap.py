@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from resus.evaluation.metrics import pairs_by_user, row_losses
 from resus.evaluation.staged import ScoredQueries
+from resus.progress import Progress, silent
 
 Vector = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
-
-METRICS = ("auc", "gauc")
+Counts = npt.NDArray[np.uint16]
+StageDraws = dict[tuple[str, str], Floats]  # by stage and metric, [1 + B]: on the users as they are, then on each draw
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,75 +48,117 @@ def paired_bootstrap(
     against: str,
     *,
     stages: Mapping[str, Sequence[int]],
-    weights: Floats,
+    weights: Counts,
+    metrics: Sequence[str],
 ) -> dict[tuple[str, str], Differences]:
-    """By stage and metric: the mean over the stage's sizes, as `staged_results` takes it, of the paired differences.
+    """By stage and metric, one model against another on the same draws; the arguments are those of `stage_draws`."""
+    of_models = stage_draws(scored, [method, against], stages=stages, weights=weights, metrics=metrics)
+    return differences(of_models[method], of_models[against])
+
+
+def stage_draws(
+    scored: ScoredQueries,
+    models: Sequence[str],
+    *,
+    stages: Mapping[str, Sequence[int]],
+    weights: Counts,
+    metrics: Sequence[str],
+    progress: Progress = silent,
+    task: str = "drawing users",
+) -> dict[str, StageDraws]:
+    """Per model, by stage and metric: the mean over the stage's sizes, as `staged_results` takes it, on every draw.
 
     A draw is a row of `weights` [B, U]: how often each user of the scored rows, in their order, comes up.
     """
     users = np.cumsum(scored.positions == 0) - 1
-    weights = np.concatenate([np.ones((1, users[-1] + 1)), weights])  # the users as they are come first
-    by_size: dict[int, Floats] = {}  # [metric, 1 + B]
-    for k in sorted({k for members in stages.values() for k in members}):
+    as_they_are = np.ones((1, users[-1] + 1), dtype=weights.dtype)
+    weights = np.concatenate([as_they_are, weights])
+    sizes = sorted({k for members in stages.values() for k in members})
+    by_size: dict[tuple[str, int], Floats] = {}  # [metric, 1 + B]
+    progress(task, 0, len(sizes) * len(models))
+    for k in sizes:
         rows = np.flatnonzero(scored.positions >= k)
-        ours, theirs = (
-            _resampled(scored.labels[rows], scored.logits_at(model, scored.sizes.index(k), rows), users[rows], weights)
-            for model in (method, against)
-        )
-        by_size[k] = ours - theirs
-    found = {}
-    for stage, members in stages.items():
-        for metric, values in zip(METRICS, _mean_of_present([by_size[k] for k in members]), strict=True):
-            found[stage, metric] = Differences(float(values[0]), values[1:])
+        labels, own = scored.labels[rows], users[rows]
+        for model in models:
+            logits = scored.logits_at(model, scored.sizes.index(k), rows)
+            by_size[model, k] = np.stack([_RESAMPLED[metric](labels, logits, own, weights) for metric in metrics])
+            progress(task, len(by_size), len(sizes) * len(models))
+    found: dict[str, StageDraws] = {model: {} for model in models}
+    for model in models:
+        for stage, members in stages.items():
+            means = _mean_of_present([by_size[model, k] for k in members])
+            found[model] |= {(stage, metric): values for metric, values in zip(metrics, means, strict=True)}
     return found
 
 
-def drawn_users(users: int, replicates: int, rng: np.random.Generator) -> Floats:
+def differences(ours: StageDraws, theirs: StageDraws) -> dict[tuple[str, str], Differences]:
+    """Draw by draw."""
+    subtracted = {key: values - theirs[key] for key, values in ours.items()}
+    return {key: Differences(float(values[0]), values[1:]) for key, values in subtracted.items()}
+
+
+def drawn_users(users: int, replicates: int, rng: np.random.Generator) -> Counts:
     """How often each user comes up in each draw of as many users with replacement, [B, U]."""
-    return rng.multinomial(users, np.full(users, 1 / users), size=replicates).astype(np.float64)
+    drawn = np.empty((replicates, users), dtype=np.uint16)
+    for draw in drawn:
+        draw[:] = rng.multinomial(users, np.full(users, 1 / users))
+    return drawn
 
 
-def resampled_auc(labels: Vector, scores: Vector, users: Integers, weights: Floats) -> Floats:
+def resampled_auc(labels: Vector, scores: Vector, users: Integers, weights: Counts) -> Floats:
     """AUC of all rows together, once per row of `weights` [B, U], where user u's rows count `weights[:, u]` times.
 
     The scores are sorted once; a draw is then one running sum of weights. nan where a draw has one class only.
     """
-    order = np.argsort(scores, kind="stable")
-    clicked, others = order[labels[order] > 0], order[labels[order] <= 0]
+    order = np.argsort(scores)
+    is_click = labels[order] > 0
+    clicked, others = order[is_click], order[~is_click]
     lower, upper = _places(scores[clicked], scores[others])
+    tied = np.flatnonzero(lower < upper)
     of_clicked, of_others = users[clicked], users[others]
-    below = np.zeros(len(others) + 1)  # weight of the first j others
+    running = np.zeros(len(others) + 1, dtype=np.int64)  # a running sum of whole numbers is the faster one, and exact
     found = np.full(len(weights), np.nan)
     for draw, weight in enumerate(weights):
-        np.cumsum(weight[of_others], out=below[1:])
-        counts = weight[of_clicked]
+        np.cumsum(weight.take(of_others), dtype=np.int64, out=running[1:])
+        below = running.astype(np.float64)  # weight of the first j others
+        counts = weight.take(of_clicked).astype(np.float64)
         pairs = counts.sum() * below[-1]
         if pairs:
-            found[draw] = counts @ (below[lower] + below[upper]) / (2 * pairs)
+            half_right = counts[tied] @ (below[upper[tied]] - below[lower[tied]])
+            found[draw] = (counts @ below.take(lower) + half_right / 2) / pairs
     return found
 
 
-def resampled_gauc(labels: Vector, scores: Vector, users: Integers, weights: Floats) -> Floats:
-    """Mean of the users' own AUCs, weighted by rows times `weights` [B, U]; users with one class are left out."""
-    ranks = np.unique(scores, return_inverse=True)[1]
-    places = users * len(ranks) + ranks  # user by user, then by score
-    is_click = labels > 0
-    others = np.sort(places[~is_click])
-    lower, upper = _places(places[is_click], others)
-    of_users_before = np.searchsorted(others, users[is_click] * len(ranks))
+def resampled_gauc(labels: Vector, scores: Vector, users: Integers, weights: Counts) -> Floats:
+    """Mean of the users' own AUCs, weighted by rows times `weights` [B, U]; users with one class are left out.
+
+    A user's rows stand together.
+    """
+    totals, rows = np.zeros((2, weights.shape[1]))
+    if len(labels):
+        wins, clicks, others = pairs_by_user(labels, scores, users)
+        counted = (clicks > 0) & (others > 0)
+        own = users[np.flatnonzero(np.diff(users, prepend=-1))][counted]
+        rows[own] = (clicks + others)[counted]
+        totals[own] = rows[own] * wins[counted] / (clicks * others)[counted]
+    return _mean_by_draw(totals, rows, weights)
+
+
+def resampled_logloss(labels: Vector, logits: Vector, users: Integers, weights: Counts) -> Floats:
+    """Mean loss of the rows, where user u's rows count `weights[:, u]` times; a draw without a row has none."""
     everyone = weights.shape[1]
-    wins = np.bincount(users[is_click], (lower + upper) / 2 - of_users_before, everyone)
-    clicks = np.bincount(users[is_click], minlength=everyone)
-    rows = np.bincount(users, minlength=everyone)
-    pairs = clicks * (rows - clicks)
-    counted = pairs > 0
-    weighted_rows = weights[:, counted] * rows[counted]
-    total = weighted_rows.sum(axis=1)
-    return _ratio(weighted_rows @ (wins[counted] / pairs[counted]), total)
+    totals = np.bincount(users, row_losses(labels, logits), everyone)
+    return _mean_by_draw(totals, np.bincount(users, minlength=everyone), weights)
 
 
-def _resampled(labels: Vector, scores: Vector, users: Integers, weights: Floats) -> Floats:
-    return np.stack([measure(labels, scores, users, weights) for measure in (resampled_auc, resampled_gauc)])
+_RESAMPLED = {"auc": resampled_auc, "gauc": resampled_gauc, "logloss": resampled_logloss}
+
+
+def _mean_by_draw(totals: Vector, rows: Vector, weights: Counts) -> Floats:
+    """The drawn users' totals over their rows, once per row of `weights` [B, U]; nan where nobody has a row."""
+    both = np.stack([totals, rows], axis=1)
+    sums = np.array([weight @ both for weight in weights])  # draw by draw: as floats the weights would fill the memory
+    return _ratio(sums[:, 0], sums[:, 1])
 
 
 def _places(clicked: Vector, others: Vector) -> tuple[Integers, Integers]:

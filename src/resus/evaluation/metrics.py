@@ -8,6 +8,7 @@ import numpy.typing as npt
 from resus.errors import DataError
 
 Vector = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 
 
 class Gauc(NamedTuple):
@@ -31,8 +32,7 @@ def gauc(labels: Vector, scores: Vector, users: Vector) -> Gauc:
     """Mean of the users' own AUCs, weighted by their rows (Zhou et al. 2018, DIN); a user's rows stand together."""
     if len(labels) == 0:
         return Gauc(float("nan"), 0, 0)
-    ordinals = np.concatenate([[0], np.cumsum(users[1:] != users[:-1])])
-    wins, clicks, others = _pairs(labels, scores, ordinals)
+    wins, clicks, others = pairs_by_user(labels, scores, users)
     counted = (clicks > 0) & (others > 0)
     if not counted.any():
         return Gauc(float("nan"), 0, len(counted))
@@ -45,8 +45,13 @@ def logloss(labels: Vector, logits: Vector) -> float:
     """Mean negative log-likelihood, from logits so that a sure prediction does not overflow."""
     if len(labels) == 0:
         return float("nan")
-    losses = np.maximum(logits, 0) - logits * labels + np.log1p(np.exp(-np.abs(logits)))
-    return float(losses.mean(dtype=np.float64))
+    return float(row_losses(labels, logits).mean(dtype=np.float64))
+
+
+def row_losses(labels: Vector, logits: Vector) -> Vector:
+    """Negative log-likelihood of each row."""
+    losses: Vector = np.maximum(logits, 0) - logits * labels + np.log1p(np.exp(-np.abs(logits)))
+    return losses
 
 
 def calibration_error(labels: Vector, probabilities: Vector, bins: int = 20) -> float:
@@ -65,9 +70,12 @@ def rela_impr(auc: float, base_auc: float) -> float:
     return ((auc - 0.5) / (base_auc - 0.5) - 1) * 100 if base_auc > 0.5 else float("nan")
 
 
-def _pairs(
-    labels: Vector, scores: Vector, groups: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def pairs_by_user(labels: Vector, scores: Vector, users: Vector) -> tuple[Floats, Floats, Floats]:
+    """Pairs ranked right, clicked rows and other rows of each user in the rows' order; a user's rows stand together."""
+    return _pairs(labels, scores, np.cumsum(_changes(users)) - 1)
+
+
+def _pairs(labels: Vector, scores: Vector, groups: npt.NDArray[np.int64]) -> tuple[Floats, Floats, Floats]:
     """Per group: pairs ranked right, clicked rows, other rows. `groups` counts up from 0 without a gap.
 
     One sort of 64-bit words (31 bits of group, 32 of score, 1 of label) is several times faster than an argsort.

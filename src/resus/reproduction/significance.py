@@ -8,11 +8,13 @@ import numpy as np
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import METRICS, Differences, Floats, drawn_users, paired_bootstrap
+from resus.evaluation.bootstrap import Counts, Differences, drawn_users, paired_bootstrap
 from resus.evaluation.staged import ScoredQueries
 from resus.reproduction.cells import Cell, first_of_each, scores_path
 from resus.reproduction.comparisons import Comparison, add_comparison, read_comparisons
 from resus.training.checkpoint import load_tensors
+
+METRICS = ("auc", "gauc")
 
 _ROWS = ("labels", "users", "positions")
 _SAME = 1e-9  # AUCs of two computations that differ by rounding only
@@ -158,9 +160,11 @@ def _scored(folder: Path, pair: _Pair) -> tuple[ScoredQueries, dict[str, list[in
 
 
 def _bootstrap_of_seed(
-    folder: Path, pair: _Pair, scored: ScoredQueries, stages: dict[str, list[int]], weights: Floats
+    folder: Path, pair: _Pair, scored: ScoredQueries, stages: dict[str, list[int]], weights: Counts
 ) -> dict[tuple[str, str], Differences]:
-    found = paired_bootstrap(scored, pair.ours.method, pair.theirs.method, stages=stages, weights=weights)
+    found = paired_bootstrap(
+        scored, pair.ours.method, pair.theirs.method, stages=stages, weights=weights, metrics=METRICS
+    )
     for (stage, metric), differences in found.items():
         if abs(differences.observed - pair.difference(stage, metric)) > _SAME:
             ours, theirs = pair.scores(folder)
