@@ -326,6 +326,27 @@ def test_a_name_that_would_hide_another_row_is_refused(model: Resus, log: Intera
             model.evaluate(log, against={name: model})
 
 
+def test_gains_are_over_the_base_by_as_many_draws_as_asked_for(model: Resus, log: InteractionLog) -> None:
+    tasks: dict[str, tuple[int, int | None]] = {}
+
+    def tell(task: str, done: int, total: int | None, unit: str = "") -> None:
+        tasks[task + unit] = done, total
+
+    results = model.evaluate(log, draws=50, progress=tell)
+    assert results.gains is not None
+    assert results.gains.draws == 50
+    assert list(results.gains.models) == [name for name in results.models if name != "DeepFM"]
+    counted = len({k for members in results.stages.values() for k in members}) * len(results.models)
+    assert tasks["gains over DeepFM: 50 draws of users"] == (counted, counted)
+    for stage, gains in results.gains.models["RESUS-RR"].items():
+        ours, base = (results.models[name].stages[stage].auc for name in ("RESUS-RR", "DeepFM"))
+        assert ours is not None
+        assert base is not None
+        assert gains.auc.difference == pytest.approx(ours - base, abs=1e-12)
+    without = model.evaluate(log, draws=0)
+    assert without == results.model_copy(update={"gains": None})
+
+
 def test_an_unknown_base_is_named(model: Resus, log: InteractionLog) -> None:
     with pytest.raises(ConfigError, match="DeepFN"):
         model.evaluate(log, base="DeepFN")

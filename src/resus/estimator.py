@@ -17,6 +17,7 @@ from resus.data.log import InteractionLog
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import Part, evaluate
+from resus.evaluation.gains import DRAWS
 from resus.evaluation.results import Results
 from resus.model import ResidualModel
 from resus.prediction.scorer import Scorer
@@ -136,13 +137,17 @@ class Resus:
         part: Part = "test",
         against: "Mapping[str, Resus] | None" = None,
         base: str | None = None,
+        draws: int = DRAWS,
         progress: Progress = silent,
     ) -> Results:
-        """Results by support size and stage on users never trained on; `against` adds models beside this one."""
+        """Results by support size and stage on users never trained on; `against` adds models beside this one.
+
+        The gains over `base` have 95 % intervals over as many draws of users as `draws` says; 0 leaves the gains out.
+        """
         others = dict(against or {})
         if self.name in others:
             raise ConfigError(f"two models are named '{self.name}': give the other one another name")
-        return Resus.compare({self.name: self, **others}, log, part=part, base=base, progress=progress)
+        return Resus.compare({self.name: self, **others}, log, part=part, base=base, draws=draws, progress=progress)
 
     @staticmethod
     def compare(
@@ -151,6 +156,7 @@ class Resus:
         *,
         part: Part = "test",
         base: str | None = None,
+        draws: int = DRAWS,
         progress: Progress = silent,
     ) -> Results:
         """Several models by name, and their predictors, on exactly the same users and queries."""
@@ -169,7 +175,7 @@ class Resus:
                     predictor = f"{predictor} of {name}"
             rows[name] = (predictor, trained.predictor, trained.model)
         split = split_of(first.config, opened)
-        return evaluate(rows, first.config, opened, split, part=part, base=base, progress=progress)
+        return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
 
     def predict(self, support: Any, query: Any) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.

@@ -11,6 +11,7 @@ from resus.data.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
+from resus.evaluation.gains import DRAWS, check_draws, gains_over
 from resus.evaluation.results import LogFacts, Results
 from resus.evaluation.scoring import score_prefixes
 from resus.evaluation.staged import ScoredQueries, staged_results
@@ -29,12 +30,15 @@ def evaluate(
     *,
     part: Part = "test",
     base: str | None = None,
+    draws: int = DRAWS,
     progress: Progress = silent,
 ) -> Results:
     """Results of each model and of its Ψ, by name: `models` maps a name to (name of its Ψ or None, Ψ, the rest).
 
-    RelaImpr is taken against `base`, by default the first Ψ, or the first model where there is no Ψ.
+    RelaImpr and gains are over `base`, by default the first Ψ, or the first model where there is no Ψ. As many draws of
+    users as `draws` says tell how sure the gains are; 0 leaves the gains out.
     """
+    check_draws(draws)
     names = [name for name, _, _ in models.values() if name is not None]
     names += [*models, *(["oracle", "crowd"] if log.truth is not None else [])]
     if base is not None and base not in names:
@@ -63,6 +67,10 @@ def evaluate(
     progress("measuring", 0, None)
     measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
     progress("measuring", len(scored.logits), len(scored.logits))
+    gains = None
+    if draws and len(measured) > 1:
+        stages, seed = config.evaluation.stages, config.seed
+        gains = gains_over(base, scored, measured, stages=stages, draws=draws, seed=seed, progress=progress)
     return Results(
         log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
         protocol=config.protocol,
@@ -74,6 +82,7 @@ def evaluate(
         sizes=list(sizes),
         stages=config.evaluation.stages,
         models=measured,
+        gains=gains,
     )
 
 

@@ -79,10 +79,44 @@ class ModelResults(_Record):
     fixed_population: FixedPopulation | None = None
 
 
+class Gain(_Record):
+    """A model's metric minus the base's; the middle 95 % of the draws of users lie from `low` to `high`.
+
+    `draws` counts the draws in which the metric exists. Where users or draws are too few to tell, `low` and `high` are
+    null.
+    """
+
+    difference: Metric
+    low: Metric
+    high: Metric
+    draws: int
+
+    @property
+    def is_sure(self) -> bool:
+        """The interval leaves 0 out."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+class StageGains(_Record):
+    """One model in one stage; a gain in Logloss is below 0."""
+
+    auc: Gain
+    gauc: Gain
+    logloss: Gain
+
+
+class Gains(_Record):
+    """What every model but the base gains over the base, by stage; all models on the same draws."""
+
+    draws: int
+    models: dict[str, dict[str, StageGains]]
+
+
 class Results(_Record):
     """One evaluation. It holds no clock time, so equal runs write equal files.
 
     `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
+    `gains` is null where no users were drawn.
     """
 
     format: Literal[1] = FORMAT
@@ -96,6 +130,7 @@ class Results(_Record):
     sizes: list[int]
     stages: dict[str, list[int]]
     models: dict[str, ModelResults]
+    gains: Gains | None = None
 
     @property
     def contenders(self) -> list[str]:
