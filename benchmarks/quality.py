@@ -109,7 +109,7 @@ def _run_cell(name: str, suite: Suite, seed: int) -> None:
                     path, folder=run, resume=True, predictor_from=first, progress=progress
                 )
         models[model.name] = model
-    results = Resus.compare(models, log)
+    results = Resus.compare(models, log, draws=0)
     results.write(RUNS / f"{name}-{seed}.json")
     cell = {"suite": name, "seed": seed, "base": results.base}
     cell |= {"population": _population(results), "stages": _stages(results)}

@@ -281,9 +281,9 @@ def _commands(scale: Scale, folder: Path, progress: Progress) -> list[Figure]:
     commands = {
         "prepare": ("prepare", *scale.prepare, "--out", log),
         "train RESUS-RR": ("train", log, "--out", ridge, "--learner", "ridge", *short),
-        "evaluate RESUS-RR": ("evaluate", ridge),
+        "evaluate RESUS-RR": ("evaluate", ridge, "--draws", "0"),
         "train RESUS-NN": ("train", log, "--out", nearest, "--learner", "nearest", "--predictor-from", ridge, *short),
-        "evaluate RESUS-NN": ("evaluate", nearest),
+        "evaluate RESUS-NN": ("evaluate", nearest, "--draws", "0"),
     }
     figures = []
     for name, command in commands.items():

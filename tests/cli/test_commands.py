@@ -48,6 +48,7 @@ def test_from_data_to_a_report(workplace: Path) -> None:
     ]
     said = succeed("evaluate", "run", "--out", "compared", cwd=workplace)
     assert all(word in said for word in ("DeepFM", "RESUS-RR", "oracle", "stage I", "next: resus report compared"))
+    assert "gain over DeepFM (95 % of 200 draws over users)" in said
     results = json.loads((workplace / "compared" / "results.json").read_text())
     assert list(results["models"]) == ["DeepFM", "RESUS-RR", "oracle", "crowd"]
     for model in results["models"].values():
@@ -55,12 +56,17 @@ def test_from_data_to_a_report(workplace: Path) -> None:
         assert all(stage.keys() == STAGE_KEYS for stage in model["stages"].values())
         assert list(model["sizes"]) == [str(size) for size in range(7)]
         assert all(size.keys() == SIZE_KEYS for size in model["sizes"].values())
+    assert (results["gains"]["draws"], list(results["gains"]["models"])) == (200, ["RESUS-RR", "oracle", "crowd"])
+    said = succeed("evaluate", "run", "--draws", "0", "--out", "without", cwd=workplace)
+    assert "gain over" not in said
+    assert json.loads((workplace / "without" / "results.json").read_text()) == results | {"gains": None}
     said = succeed("report", "compared", cwd=workplace)
     assert "report: compared/report.html" in said
     page = (workplace / "compared" / "report.html").read_text()
     assert "RESUS-RR" in page
     assert 'src="http' not in page
-    assert (workplace / "compared" / "auc.png").read_bytes().startswith(b"\x89PNG")
+    for picture in ("auc.png", "gains.png"):
+        assert (workplace / "compared" / picture).read_bytes().startswith(b"\x89PNG")
 
 
 def test_predict_writes_what_the_library_answers(workplace: Path, tmp_path: Path) -> None:

@@ -101,6 +101,7 @@ IN_SETTINGS = {
         ("x.xlsx", ".parquet"),
     ),
     "unknown part": Mistake(("evaluate", "run", "--part", "train"), ("'train'", "test or validation")),
+    "few draws": Mistake(("evaluate", "run", "--draws", "5"), ("5 draws", "at least 40", "or 0")),
     "no results": Mistake(("report", "."), ("results.json", "resus evaluate")),
 }
 

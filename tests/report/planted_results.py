@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 
+from resus.evaluation.gains import gains_over
 from resus.evaluation.results import LogFacts, Results
 from resus.evaluation.staged import ScoredQueries, staged_results
 
@@ -13,7 +14,13 @@ STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
 
 @cache
 def planted_results(
-    lengths: tuple[int, ...], *, learns: str = "taste", truth: bool = True, name: str = "RESUS-RR", seed: int = 0
+    lengths: tuple[int, ...],
+    *,
+    learns: str = "taste",
+    truth: bool = True,
+    name: str = "RESUS-RR",
+    seed: int = 0,
+    draws: int = 0,
 ) -> Results:
     """`learns` says what the contender finds out about a user as k grows: their bias, their taste, or nothing."""
     rng = np.random.default_rng(seed)
@@ -37,6 +44,7 @@ def planted_results(
         logits={model: values.astype(np.float32) for model, values in logits.items()},
     )
     bounds = {"oracle": "oracle", "crowd": "crowd"} if truth else {"oracle": None, "crowd": None}
+    measured = staged_results(scored, stages=STAGES, base="DeepFM", **bounds)
     return Results(
         log=LogFacts(name="planted", hash="0f" * 32, rows=len(users), users=len(lengths)),
         protocol="paper",
@@ -45,13 +53,14 @@ def planted_results(
         base="DeepFM",
         sizes=list(SIZES),
         stages=STAGES,
-        models=staged_results(scored, stages=STAGES, base="DeepFM", **bounds),
+        models=measured,
+        gains=gains_over("DeepFM", scored, measured, stages=STAGES, draws=draws, seed=1) if draws else None,
         **bounds,
     )
 
 
 def example() -> Results:
-    return planted_results((4, 9, 14, 20) * 40)
+    return planted_results((4, 9, 14, 20) * 40, draws=60)
 
 
 def example_without_truth() -> Results:
@@ -60,4 +69,4 @@ def example_without_truth() -> Results:
 
 def example_of_short_users() -> Results:
     """Nobody has a query at sizes 5 and 6, so stage III is empty and there is no fixed population."""
-    return planted_results((3, 4, 5) * 20)
+    return planted_results((3, 4, 5) * 20, draws=60)

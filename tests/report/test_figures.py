@@ -9,11 +9,12 @@ from PIL import Image
 from planted_results import example, example_of_short_users, example_without_truth
 
 from resus.report.figures import history_figure, metric_figure, population_figure, size_curves
+from resus.report.gain_figure import gain_picture
 
 
 def test_one_picture_per_metric_and_the_combined_one(tmp_path: Path) -> None:
     results = example()
-    paths = size_curves(results, tmp_path / "figures")
+    paths = [*size_curves(results, tmp_path / "figures"), *gain_picture(results, tmp_path / "figures")]
     assert {path.stem for path in paths} == {
         "auc",
         "gauc",
@@ -22,6 +23,7 @@ def test_one_picture_per_metric_and_the_combined_one(tmp_path: Path) -> None:
         "gap_closed",
         "population",
         "curves",
+        "gains",
     }
     assert sorted(paths) == sorted((tmp_path / "figures").iterdir())
     for path in paths:
@@ -35,9 +37,17 @@ def test_no_gap_is_drawn_without_truth(tmp_path: Path) -> None:
     assert "gap_closed" not in {path.stem for path in size_curves(without_truth, tmp_path)}
 
 
+def test_no_gain_is_drawn_where_no_users_were(tmp_path: Path) -> None:
+    assert gain_picture(example_without_truth(), tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_equal_results_give_equal_bytes(tmp_path: Path) -> None:
     results = example()
-    first, again = (size_curves(results, tmp_path / folder) for folder in ("first", "again"))
+    first, again = (
+        [*size_curves(results, tmp_path / folder), *gain_picture(results, tmp_path / folder)]
+        for folder in ("first", "again")
+    )
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 

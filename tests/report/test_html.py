@@ -10,6 +10,7 @@ import pytest
 from planted_results import example, example_of_short_users, example_without_truth, planted_results
 
 from resus.evaluation.results import Results, SizeMetrics, StageMetrics
+from resus.report.gains import GAIN_COLUMNS, verdict
 from resus.report.html import write_report
 from resus.report.summary import summary
 
@@ -48,7 +49,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] not in ("style", "title"):
             self.words.append(data)
-        if self.open and self.open[-1] in ("td", "th"):
+        if {"td", "th"} & set(self.open):
             self.rows[-1].append(data)
 
     @property
@@ -66,7 +67,7 @@ def test_the_summary_and_every_number_stand_in_the_page(tmp_path: Path) -> None:
     for finding in summary(results):
         assert finding in page.text
     for name, model in results.models.items():
-        rows = [row for row in page.rows if row[0] == name]
+        rows = [row for row in page.rows if row[0] == name and not any(" to " in cell for cell in row)]
         fixed = model.fixed_population
         assert fixed is not None
         expected: list[StageMetrics | SizeMetrics] = [
@@ -112,7 +113,7 @@ def test_charts_take_their_colours_from_the_page(tmp_path: Path) -> None:
 
 def test_names_are_escaped(tmp_path: Path) -> None:
     name = "<script>alert('$x$')</script> & <b>"
-    results = planted_results((4, 9, 14) * 20, name=name)
+    results = planted_results((4, 9, 14) * 20, name=name, draws=60)
     renamed = results.model_copy(update={"protocol": "<i>", "log": results.log.model_copy(update={"name": "<u>"})})
     page = page_of(tmp_path, renamed, config={"note": name}, history=[{**row, "stage": name} for row in HISTORY])
     plain = page_of(tmp_path, results, config={"note": "x"}, history=HISTORY)
@@ -126,6 +127,33 @@ def test_without_truth_no_gap_is_mentioned(tmp_path: Path) -> None:
     text = page_of(tmp_path, example_without_truth()).text
     assert "Gap closed" not in text
     assert "oracle" not in text
+
+
+def test_gains_are_a_table_and_a_picture_that_a_screen_reader_tells(tmp_path: Path) -> None:
+    results = example()
+    page = page_of(tmp_path, results)
+    assert results.gains is not None
+    for name, stages in results.gains.models.items():
+        rows = [row for row in page.rows if row[0] == name and any(" to " in cell for cell in row)]
+        for row, column in zip(rows, GAIN_COLUMNS, strict=True):
+            cells = [cell.strip() for cell in row[1:] if cell.strip()]
+            for gains in stages.values():
+                gain = getattr(gains, column.metric)
+                found = verdict(gain, column)
+                mark = [found.mark] if found.mark else []
+                expected = [f"{gain.difference:+.4f}", *mark, found.value, f"{gain.low:+.4f} to {gain.high:+.4f}"]
+                assert cells[: len(expected)] == expected
+                cells = cells[len(expected) :]
+            assert cells == []
+    pictures = [attributes["aria-label"] for tag, attributes in page.tags if tag == "figure"]
+    for column in GAIN_COLUMNS:
+        assert any((label or "").startswith(f"Gain in {column.title} over DeepFM") for label in pictures)
+
+
+def test_without_draws_no_gain_is_spoken_of(tmp_path: Path) -> None:
+    page = page_of(tmp_path, example_without_truth())
+    assert "Gain over" not in page.text
+    assert not any("Gain" in (attributes.get("aria-label") or "") for _, attributes in page.tags)
 
 
 def test_what_could_not_be_measured_is_said(tmp_path: Path) -> None:

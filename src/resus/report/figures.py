@@ -67,12 +67,13 @@ def size_curves(results: Results, folder: Path) -> list[Path]:
     figures = {metric: metric_figure(results, [metric]) for metric in shown_metrics(results)}
     figures["population"] = population_figure(results)
     figures["curves"] = metric_figure(results, ["auc", "gauc"])
-    paths = []
-    for name, figure in figures.items():
-        paths.append(folder / f"{name}.png")
-        with atomic_path(paths[-1]) as aside:
-            figure.savefig(aside, format="png", dpi=160, metadata={"Software": None})
-    return paths
+    return [save_png(figure, folder / f"{name}.png") for name, figure in figures.items()]
+
+
+def save_png(figure: Figure, path: Path) -> Path:
+    with atomic_path(path) as aside:
+        figure.savefig(aside, format="png", dpi=160, metadata={"Software": None})
+    return path
 
 
 def shown_metrics(results: Results) -> list[str]:

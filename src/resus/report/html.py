@@ -17,6 +17,8 @@ from resus.evaluation.results import Results
 from resus.files import write_text
 from resus.report import figures
 from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column
+from resus.report.gain_figure import gain_figure, has_gains
+from resus.report.gains import GAIN_COLUMNS, difference_text, direction, gains_of, interval_text, verdict
 from resus.report.summary import size_range, summary
 
 # the drawing's colours become variables of the page, so that charts follow the reader's light or dark scheme
@@ -35,6 +37,16 @@ class Cell:
 
     text: str
     best: bool
+
+
+@dataclass(frozen=True)
+class GainCell:
+    """A gain as shown: the difference, its interval, and what they say."""
+
+    difference: str
+    interval: str
+    mark: str
+    verdict: str
 
 
 def write_report(
@@ -59,6 +71,14 @@ def write_report(
         fixed=fixed[results.base],
         fixed_stages=_cells(results, {name: p.stages for name, p in fixed.items() if p is not None}, columns),
         population=results.models[results.base].sizes,
+        gains={f"{column.title}, {direction(column)}": _gain_cells(results, column) for column in GAIN_COLUMNS}
+        if has_gains(results)
+        else None,
+        gain_curves={
+            column.title: svg_element(gain_figure(results, [column]), f"gain-{column.metric}")
+            for column in GAIN_COLUMNS
+            if has_gains(results)
+        },
         ranking=svg_element(figures.metric_figure(results, ["auc", "gauc"]), "ranking"),
         curves={
             figures.TITLES[metric][0]: svg_element(figures.metric_figure(results, [metric]), metric)
@@ -86,6 +106,17 @@ def _cells(
             best = column.best(values, rivals)
             for model, value in values.items():
                 table[key][model].append(Cell(column.show(value), model in best))
+    return table
+
+
+def _gain_cells(results: Results, column: Column) -> dict[str, list[GainCell]]:
+    """Per model: one cell per stage."""
+    table: dict[str, list[GainCell]] = {}
+    for model, gains in gains_of(results, column).items():
+        table[model] = []
+        for gain in gains.values():
+            found = verdict(gain, column)
+            table[model].append(GainCell(difference_text(gain), interval_text(gain), found.mark, found.value))
     return table
 
 

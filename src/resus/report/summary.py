@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from resus.evaluation.results import Results
 from resus.report.columns import RELA_IMPR
+from resus.report.gains import gain_sentence
+from resus.report.words import joined
 
 # a difference that four digits hardly show is no difference
 _VISIBLE = 0.0005
@@ -14,9 +16,16 @@ def summary(results: Results) -> list[str]:
     best = best_contender(results)
     if best is None:
         return [f"Only {results.base} could be compared: there is nothing to set against it."]
-    findings = [_headline(results, best), _user_bias(results, best), _without_events(results, best)]
+    findings = [
+        _headline(results, best),
+        gain_sentence(results, best),
+        _user_bias(results, best),
+        _without_events(results, best),
+    ]
     findings += [_gap_closed(results, best), _likelihood(results, best), _fixed_population(results, best)]
-    findings += [_runner_up(results, model) for model in results.contenders if model != best]
+    for model in results.contenders:
+        if model != best:
+            findings += [_runner_up(results, model), gain_sentence(results, model)]
     return [finding for finding in findings if finding]
 
 
@@ -41,7 +50,7 @@ def _headline(results: Results, model: str) -> str:
     won = [stage for stage, pair in pairs.items() if pair is not None and pair[0] > pair[1]]
     if not won:
         return f"{model} does not rank new users' candidates better than {results.base} in any stage{gains}"
-    where = "in every stage" if len(won) == len(results.stages) else f"in stage {_and(won)} only"
+    where = "in every stage" if len(won) == len(results.stages) else f"in stage {joined(won)} only"
     return f"{model} ranks new users' candidates better than {results.base} {where}{gains}"
 
 
@@ -82,7 +91,7 @@ def _gap_closed(results: Results, model: str) -> str:
     shown = [f"{share:.0%} in stage {stage}" for stage, share in shares.items() if share is not None]
     if not shown:
         return ""
-    return f"Of the gap between the best that ignores who the user is and the truth it closes {_and(shown)}."
+    return f"Of the gap between the best that ignores who the user is and the truth it closes {joined(shown)}."
 
 
 def _likelihood(results: Results, model: str) -> str:
@@ -142,7 +151,3 @@ def _pair(results: Results, model: str, stage: str, metric: str) -> tuple[float,
     """The model's and the base's metric in one stage, where both exist."""
     own, base = (getattr(results.models[name].stages[stage], metric) for name in (model, results.base))
     return None if own is None or base is None else (own, base)
-
-
-def _and(words: Sequence[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
