@@ -7,7 +7,7 @@ from torch import Tensor, nn
 class Fusion(nn.Module):
     """β per support size 1..`max_size` where `per_size`, else one β; `bias` adds a constant per size.
 
-    A support larger than any seen in training is answered as one of `max_size`.
+    Beyond `max_size`, the largest support seen in training, β goes on from its last value as `_growth` says.
     """
 
     def __init__(self, *, max_size: int, scale: float, per_size: bool, bias: bool) -> None:
@@ -18,8 +18,28 @@ class Fusion(nn.Module):
 
     def forward(self, residual: Tensor, sizes: Tensor) -> Tensor:
         """Λ's answers and the support sizes behind them (broadcast together) → what to add to Ψ's logits."""
-        entry = (sizes - 1).clamp(0, len(self.scale) - 1)
-        added = self.scale[entry] * residual
+        last = len(self.scale)
+        entry = (sizes - 1).clamp(0, last - 1)
+        scale = self.scale[entry]
+        if last > 1 and bool((sizes > last).any()):
+            scale = scale * self._growth(sizes.clamp(min=last))
+        added = scale * residual
         if self.bias is not None:
             added = added + self.bias[entry]
         return torch.where(sizes > 0, added, torch.zeros_like(added))
+
+    @torch.no_grad()
+    def _growth(self, sizes: Tensor) -> Tensor:
+        """By how much β at sizes of `max_size` and more exceeds the last one, if it keeps to the curve it was on.
+
+        The more events, the more Λ's answer may be trusted: β follows a·k / (k + c), a mean that c events shrink. The
+        curve is the one of c = 0..`max_size` nearest to β; so a β that does not rise stays, and none more than doubles.
+        """
+        last = len(self.scale)
+        shrinkage = torch.arange(last + 1, dtype=torch.float64)
+        trained = torch.arange(1, last + 1, dtype=torch.float64)
+        curves = trained / (trained + shrinkage.unsqueeze(1))  # [c, k]
+        heights = (curves @ self.scale.double()) / curves.square().sum(dim=1)
+        misses = (heights.unsqueeze(1) * curves - self.scale.double()).square().sum(dim=1)
+        nearest = shrinkage[misses.argmin()]
+        return (sizes * (last + nearest) / (last * (sizes + nearest))).to(self.scale.dtype)
