@@ -19,6 +19,8 @@ from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.gains import DRAWS
 from resus.evaluation.results import Results
+from resus.evaluation.warm_up import PrefixScores, warm_up
+from resus.evaluation.warm_up_results import WarmUp
 from resus.model import ResidualModel
 from resus.prediction.scorer import Scorer
 from resus.progress import Progress, silent
@@ -160,22 +162,43 @@ class Resus:
         progress: Progress = silent,
     ) -> Results:
         """Several models by name, and their predictors, on exactly the same users and queries."""
-        first = next(iter(models.values()))
-        opened = _as_log(log, first._log_facts.get("schema"))
-        rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
-        predictors: dict[str, AnyPredictor] = {}
-        for name, model in models.items():
-            first._check_comparable(model, opened)
-            if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
-                raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
-            trained, predictor = model._fitted(), None
-            if model.config.predictor.kind != "none" and model.config.predictor.pretrain:
-                predictor = model.config.predictor_name
-                if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
-                    predictor = f"{predictor} of {name}"
-            rows[name] = (predictor, trained.predictor, trained.model)
+        first, opened, rows = _side_by_side(models, log)
         split = split_of(first.config, opened)
         return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
+
+    @staticmethod
+    def warm_up(
+        models: "Mapping[str, Resus]",
+        log: Any,
+        *,
+        up_to: int = 300,
+        rivals: Mapping[str, PrefixScores] | None = None,
+        part: Part = "test",
+        progress: Progress = silent,
+    ) -> WarmUp:
+        """AUC and GAUC of the same queries after 0 to `up_to` events, beyond what a model saw in training, too.
+
+        `rivals` are fitted methods' `score_prefixes`, by name.
+        """
+        first, opened, rows = _side_by_side(models, log)
+        taken = {*rows, *(predictor for predictor, _, _ in rows.values()), "oracle", "crowd"}
+        for name in rivals or {}:
+            if name in taken:
+                raise ConfigError(
+                    f"two curves are named '{name}': leave out that rival, which is drawn as a run or its Ψ"
+                )
+        trained_up_to = {name: model.config.max_support for name, model in models.items()}
+        return warm_up(
+            rows,
+            first.config,
+            opened,
+            split_of(first.config, opened),
+            up_to=up_to,
+            trained_up_to=trained_up_to,
+            rivals=rivals,
+            part=part,
+            progress=progress,
+        )
 
     def predict(self, support: Any, query: Any) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
@@ -231,6 +254,12 @@ class Resus:
             raise ArtifactError("the model was trained on a log that is not on disk: say which log with --data")
         return Path(path)
 
+    @property
+    def pretrained(self) -> AnyPredictor | None:
+        """Ψ, where it is a model by itself: neither absent nor trained jointly with the rest."""
+        alone = self.config.predictor.kind != "none" and self.config.predictor.pretrain
+        return self._fitted().predictor if alone else None
+
     def _fitted(self) -> Trained:
         if self._trained is None:
             raise ArtifactError("the model is not fitted yet: call fit(log), or resus.load(folder)")
@@ -278,6 +307,27 @@ class Resus:
                     f"{model.name} was trained on another log than '{log.name}' (the hashes differ): "
                     "its test users are not the same; use the log it was trained on"
                 )
+
+
+def _side_by_side(
+    models: Mapping[str, Resus], log: Any
+) -> tuple[Resus, InteractionLog, dict[str, tuple[str | None, AnyPredictor, ResidualModel]]]:
+    """The first model, the log, and by name what `evaluate` takes, once it is sure that all share their test users."""
+    first = next(iter(models.values()))
+    opened = _as_log(log, first._log_facts.get("schema"))
+    rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
+    predictors: dict[str, AnyPredictor] = {}
+    for name, model in models.items():
+        first._check_comparable(model, opened)
+        if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
+            raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
+        trained, predictor = model._fitted(), None
+        if model.pretrained is not None:
+            predictor = model.config.predictor_name
+            if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
+                predictor = f"{predictor} of {name}"
+        rows[name] = (predictor, trained.predictor, trained.model)
+    return first, opened, rows
 
 
 def rebuild(artifact: Artifact) -> Trained:

@@ -43,27 +43,10 @@ def evaluate(
     names += [*models, *(["oracle", "crowd"] if log.truth is not None else [])]
     if base is not None and base not in names:
         raise ConfigError(f"no model '{base}' to compare with: choose from {', '.join(dict.fromkeys(names))}")
-    sizes = config.evaluation.sizes
     ordered = OrderedUsers.of(log, getattr(split, part), config.seed)
-    scored = ScoredQueries(
-        labels=log.labels[ordered.rows],
-        users=np.repeat(ordered.users, ordered.lengths),
-        positions=ordered.positions,
-        sizes=sizes,
-        logits={},
-    )
-    for name, (predictor_name, predictor, model) in models.items():
-        basis = logits_of_rows(predictor, log, ordered.rows, progress=progress, task=f"{name}: basis logits")
-        if predictor_name is not None and predictor_name not in scored.logits:
-            scored.logits[predictor_name] = basis[:, None]
-        task = f"{name}: every support size"
-        scored.logits[name] = score_prefixes(model, log, ordered, basis, sizes, progress=progress, task=task)
-    truths = {"oracle": log.truth, "crowd": log.crowd}
-    for name, truth in truths.items():
-        if truth is not None:
-            scored.logits[name] = _logit(truth[ordered.rows])[:, None]
+    scored = scored_models(models, log, ordered, config.evaluation.sizes, progress=progress)
     base = base or names[0]
-    oracle, crowd = (name if truth is not None else None for name, truth in truths.items())
+    oracle, crowd = (name if name in scored.logits else None for name in ("oracle", "crowd"))
     progress("measuring", 0, None)
     measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
     progress("measuring", len(scored.logits), len(scored.logits))
@@ -79,11 +62,39 @@ def evaluate(
         base=base,
         oracle=oracle,
         crowd=crowd,
-        sizes=list(sizes),
+        sizes=list(scored.sizes),
         stages=config.evaluation.stages,
         models=measured,
         gains=gains,
     )
+
+
+def scored_models(
+    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    log: InteractionLog,
+    ordered: OrderedUsers,
+    sizes: tuple[int, ...],
+    *,
+    progress: Progress = silent,
+) -> ScoredQueries:
+    """Each model's logits at every size, those of its Ψ, and in a planted world those of the truth."""
+    scored = ScoredQueries(
+        labels=log.labels[ordered.rows],
+        users=np.repeat(ordered.users, ordered.lengths),
+        positions=ordered.positions,
+        sizes=sizes,
+        logits={},
+    )
+    for name, (predictor_name, predictor, model) in models.items():
+        basis = logits_of_rows(predictor, log, ordered.rows, progress=progress, task=f"{name}: basis logits")
+        if predictor_name is not None and predictor_name not in scored.logits:
+            scored.logits[predictor_name] = basis[:, None]
+        task = f"{name}: every support size"
+        scored.logits[name] = score_prefixes(model, log, ordered, basis, sizes, progress=progress, task=task)
+    for name, truth in {"oracle": log.truth, "crowd": log.crowd}.items():
+        if truth is not None:
+            scored.logits[name] = _logit(truth[ordered.rows])[:, None]
+    return scored
 
 
 def _logit(probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

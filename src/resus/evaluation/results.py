@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
@@ -20,11 +20,11 @@ def _null_for_nan(value: Any) -> Any:
 Metric = Annotated[float | None, BeforeValidator(_null_for_nan)]
 
 
-class _Record(BaseModel):
+class Record(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class LogFacts(_Record):
+class LogFacts(Record):
     """Which log was evaluated."""
 
     name: str
@@ -33,7 +33,7 @@ class LogFacts(_Record):
     users: int
 
 
-class SizeMetrics(_Record):
+class SizeMetrics(Record):
     """One model on all queries at one support size; with no query (`queries` is 0) every metric is null."""
 
     auc: Metric
@@ -47,7 +47,7 @@ class SizeMetrics(_Record):
     gauc_users: int
 
 
-class StageMetrics(_Record):
+class StageMetrics(Record):
     """Unweighted means over the stage's sizes that have queries (`sizes`).
 
     `rela_impr` and `gap_closed` are those of the mean AUCs, as in the paper's tables.
@@ -62,7 +62,7 @@ class StageMetrics(_Record):
     sizes: list[int]
 
 
-class FixedPopulation(_Record):
+class FixedPopulation(Record):
     """The same model on the same queries at every size: rows from k_max on, of users that have more than k_max rows."""
 
     users: int
@@ -71,7 +71,7 @@ class FixedPopulation(_Record):
     sizes: dict[int, SizeMetrics]
 
 
-class ModelResults(_Record):
+class ModelResults(Record):
     """One model; `fixed_population` is null where no user has more than k_max rows."""
 
     stages: dict[str, StageMetrics]
@@ -79,7 +79,7 @@ class ModelResults(_Record):
     fixed_population: FixedPopulation | None = None
 
 
-class Gain(_Record):
+class Gain(Record):
     """A model's metric minus the base's; the middle 95 % of the draws of users lie from `low` to `high`.
 
     `draws` counts the draws in which the metric exists. Where users or draws are too few to tell, `low` and `high` are
@@ -97,7 +97,7 @@ class Gain(_Record):
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
-class StageGains(_Record):
+class StageGains(Record):
     """One model in one stage; a gain in Logloss is below 0."""
 
     auc: Gain
@@ -105,14 +105,14 @@ class StageGains(_Record):
     logloss: Gain
 
 
-class Gains(_Record):
+class Gains(Record):
     """What every model but the base gains over the base, by stage; all models on the same draws."""
 
     draws: int
     models: dict[str, dict[str, StageGains]]
 
 
-class Results(_Record):
+class Results(Record):
     """One evaluation. It holds no clock time, so equal runs write equal files.
 
     `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
@@ -143,15 +143,21 @@ class Results(_Record):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        value = read_json(path)
-        if not isinstance(value, dict) or value.get("format") != FORMAT:
-            raise ArtifactError(f"{path} is not a results file of format {FORMAT}: evaluate again with this version")
-        try:
-            return cls.model_validate(value)
-        except ValidationError as error:
-            raise ArtifactError(
-                f"{path} is not a results file of this version ({sentence_of(error, cls)}): evaluate again"
-            ) from None
+        return read_record(cls, path, kind="a results file", advice="evaluate again")
 
     def write(self, path: Path) -> None:
         write_json(path, self.model_dump(mode="json"))
+
+
+_AnyRecord = TypeVar("_AnyRecord", bound=Record)
+
+
+def read_record(record: type[_AnyRecord], path: Path, *, kind: str, advice: str) -> _AnyRecord:
+    """What `write` wrote, or a sentence: `kind` says what the file should be, `advice` how to make it again."""
+    value = read_json(path)
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise ArtifactError(f"{path} is not {kind} of format {FORMAT}: {advice} with this version")
+    try:
+        return record.model_validate(value)
+    except ValidationError as error:
+        raise ArtifactError(f"{path} is not {kind} of this version ({sentence_of(error, record)}): {advice}") from None

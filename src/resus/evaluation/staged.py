@@ -92,8 +92,7 @@ def staged_results(
     yardsticks = _Yardsticks(base, oracle, crowd)
     sizes = _by_size(scored, [np.flatnonzero(scored.positions >= k) for k in scored.sizes], yardsticks)
     summary = _by_stage(sizes, stages, yardsticks)
-    late = np.flatnonzero(scored.positions >= scored.sizes[-1])
-    fixed_sizes = _by_size(scored, [late] * len(scored.sizes), yardsticks)
+    fixed_sizes = fixed_population(scored, base=base, oracle=oracle, crowd=crowd)
     fixed_summary = _by_stage(fixed_sizes, stages, yardsticks)
     return {
         model: ModelResults(
@@ -101,15 +100,23 @@ def staged_results(
             sizes=sizes[model],
             fixed_population=FixedPopulation(
                 users=fixed_sizes[model][scored.sizes[-1]].users,
-                queries=len(late),
+                queries=fixed_sizes[model][scored.sizes[-1]].queries,
                 stages=fixed_summary[model],
                 sizes=fixed_sizes[model],
             )
-            if len(late)
+            if fixed_sizes[model][scored.sizes[-1]].queries
             else None,
         )
         for model in scored.logits
     }
+
+
+def fixed_population(
+    scored: ScoredQueries, *, base: str, oracle: str | None = None, crowd: str | None = None
+) -> dict[str, dict[int, SizeMetrics]]:
+    """Per model and size, on the same queries throughout: rows from k_max on, of users that have more than k_max."""
+    late = np.flatnonzero(scored.positions >= scored.sizes[-1])
+    return _by_size(scored, [late] * len(scored.sizes), _Yardsticks(base, oracle, crowd))
 
 
 def _by_size(

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from resus.builders import AnyPredictor
 from resus.config import Config
 from resus.data.log import InteractionLog
 from resus.data.split import UserSplit
@@ -44,13 +45,15 @@ class Method(Protocol):
 class Task:
     """What a method may learn from, and how long. The folder keeps checkpoints, the shelf the Ψs that methods share.
 
-    `every` takes only each so-manieth training user, for a quick look at a hyperparameter.
+    `predictor` is a Ψ trained with these settings already. `every` takes only each so-manieth training user, for a
+    quick look at a hyperparameter.
     """
 
     log: InteractionLog
     config: Config
     folder: Path | None = None
     shelf: Path | None = None
+    predictor: AnyPredictor | None = None
     progress: Progress = silent
     every: int = 1
 

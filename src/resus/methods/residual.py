@@ -27,6 +27,7 @@ class Residual:
         self.settings = {
             "learner.kind": learner,
             "predictor.kind": predictor,
+            "predictor.column": "",
             "predictor.pretrain": pretrain,
             "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
         }

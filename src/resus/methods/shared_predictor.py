@@ -10,12 +10,16 @@ from resus.trainer import forget_checkpoints, train_predictor
 from resus.training.checkpoint import load_tensors, save_tensors
 
 
-def shared_predictor(task: Task, kind: str = "deepfm") -> tuple[AnyPredictor, History]:
-    """A Ψ trained on the task's training users, and how it came about; from the task's shelf if it is there.
+def shared_predictor(task: Task, kind: str | None = None) -> tuple[AnyPredictor, History]:
+    """A Ψ trained on the task's training users, and how it came about; the task's own, or from its shelf if there.
 
-    Of several processes that ask for the same one, one trains and the others wait.
+    Without a `kind`, the task's own if it has one, else DeepFM. Of several processes that ask for the same one, one
+    trains and the others wait.
     """
-    config = task.config.changed({"predictor.kind": kind, "predictor.pretrain": True})
+    if task.predictor is not None and kind in (None, task.config.predictor.kind):
+        return task.predictor, []
+    kind = kind or "deepfm"
+    config = task.config.changed({"predictor.kind": kind, "predictor.column": "", "predictor.pretrain": True})
     if task.shelf is None:
         return train_predictor(config, task.log, progress=task.progress)
     rests_on = [config.seed, config.predictor.model_dump(mode="json"), config.split.model_dump(mode="json")]

@@ -1,0 +1,83 @@
+"""The warm-up curve: the same queries ranked with ever more of the user's events, from none to several hundred."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from resus.config import Config
+from resus.data.log import InteractionLog
+from resus.data.split import UserSplit
+from resus.episodes.prefixes import OrderedUsers
+from resus.errors import DataError
+from resus.evaluation.evaluate import Part, scored_models
+from resus.evaluation.results import LogFacts
+from resus.evaluation.staged import fixed_population
+from resus.evaluation.warm_up_results import WarmUp
+from resus.model import ResidualModel
+from resus.predictors.neural import Predictor
+from resus.progress import Progress, silent
+
+FEWEST_USERS = 30  # a curve of fewer is noise
+ROUND_SIZES = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000)
+
+PrefixScores = Callable[[OrderedUsers, Sequence[int]], npt.NDArray[np.float32]]
+
+
+def sizes_up_to(largest: int) -> tuple[int, ...]:
+    """0, then round numbers that grow by about a half, then `largest`."""
+    return (0, *(size for size in ROUND_SIZES if size < largest), largest)
+
+
+def largest_size(lengths: npt.NDArray[np.int64], up_to: int) -> int | None:
+    """`up_to`, or the largest round size below it beyond which enough users have events; None where there is none."""
+    for size in reversed(sizes_up_to(up_to)[1:]):
+        if (lengths > size).sum() >= FEWEST_USERS:
+            return size
+    return None
+
+
+def warm_up(
+    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    config: Config,
+    log: InteractionLog,
+    split: UserSplit,
+    *,
+    up_to: int,
+    trained_up_to: Mapping[str, int],
+    rivals: Mapping[str, PrefixScores] | None = None,
+    part: Part = "test",
+    progress: Progress = silent,
+) -> WarmUp:
+    """`models` as for `evaluate`; `rivals` by name, each asked once, as a method's `score_prefixes` is."""
+    everyone = OrderedUsers.of(log, getattr(split, part), config.seed)
+    largest = largest_size(everyone.lengths, up_to)
+    if largest is None:
+        raise DataError(
+            f"a warm-up curve takes {FEWEST_USERS} {part} users with more than one event, and log '{log.name}' has "
+            f"{(everyone.lengths > 1).sum()}: take a larger log, or train with a larger {part} part (split.ratios)"
+        )
+    ordered = everyone.part(everyone.lengths > largest)
+    sizes = sizes_up_to(largest)
+    scored = scored_models(models, log, ordered, sizes, progress=progress)
+    for name, scores in (rivals or {}).items():
+        scored.logits[name] = scores(ordered, sizes)
+    base = next(iter(scored.logits))
+    oracle, crowd = (name if name in scored.logits else None for name in ("oracle", "crowd"))
+    progress("measuring", 0, None)
+    measured = fixed_population(scored, base=base, oracle=oracle, crowd=crowd)
+    progress("measuring", len(measured), len(measured))
+    return WarmUp(
+        log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
+        protocol=config.protocol,
+        seed=config.seed,
+        part=part,
+        base=base,
+        oracle=oracle,
+        crowd=crowd,
+        asked_up_to=up_to,
+        users_beyond_asked=int((everyone.lengths > up_to).sum()),
+        trained_up_to=dict(trained_up_to),
+        sizes=list(sizes),
+        models=measured,
+    )
