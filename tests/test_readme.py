@@ -13,7 +13,7 @@ from resus.validation import known_keys
 
 README = Path(__file__).parents[1] / "README.md"
 TEXT = README.read_text(encoding="utf-8")
-COMMANDS = sorted({line.partition("#")[0].strip() for line in re.findall(r"resus [a-z]+ [^`\n]*", TEXT)})
+COMMANDS = sorted({line.partition("#")[0].strip() for line in re.findall(r"resus [a-z-]+ [^`\n]*", TEXT)})
 
 
 def test_the_readme_shows_every_command() -> None:

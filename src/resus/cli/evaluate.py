@@ -24,28 +24,19 @@ def command(
     """
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
-    from resus.cli.locations import find_log
-    from resus.errors import ConfigError
+    from resus.cli.runs import check_part, load_runs, log_of_runs
     from resus.estimator import Resus
     from resus.evaluation.gains import check_draws
     from resus.report.gain_table import GainTable
     from resus.report.terminal import results_table
 
-    if part not in ("test", "validation"):
-        raise ConfigError(f"--part is '{part}': choose test or validation")
+    check_part(part)
     check_draws(draws)
-    models = [Resus.load(run) for run in runs]
-    names = [model.name for model in models]
-    if len(set(names)) < len(names):
-        names = [f"{name} [{run}]" for name, run in zip(names, runs, strict=True)]
-    if len({run.resolve() for run in runs}) < len(runs):
-        raise ConfigError("the same run is named twice: name each run once")
-    log = find_log(data) if data else models[0].log_path
-    if not log.is_dir():
-        raise ConfigError(f"the log {log} on which {runs[0]} was trained is gone: say where it is with --data")
+    models = load_runs(runs)
+    log = log_of_runs(models, runs, data)
     with progress_bars() as progress:
         results = Resus.compare(
-            dict(zip(names, models, strict=True)),
+            models,
             log,
             part="test" if part == "test" else "validation",
             base=base,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from resus.cli import doctor, evaluate, export, predict, prepare, report, reproduce, serve, train
+from resus.cli import doctor, evaluate, export, predict, prepare, report, reproduce, serve, train, warm_up
 from resus.errors import ResusError
 from resus.version import __version__
 
@@ -23,6 +23,7 @@ The way from data to a report:
   resus train ml-1m --out runs/rr    learn Ψ, then the residuals
   resus evaluate runs/rr             AUC, GAUC, Logloss by cold-start stage
   resus report runs/rr               curves as PNG and one HTML page
+  resus warm-up runs/rr              AUC and GAUC from no event to hundreds, beside rivals
   resus predict runs/rr --support s.csv --query q.csv
   resus reproduce rq1                every rival and table of the paper (try --quick)
 
@@ -39,6 +40,7 @@ app.command("predict", short_help="Click probabilities from a support and a quer
 app.command("export", short_help="A run with catalogue and ONNX files, in one folder to serve from.")(export.command)
 app.command("serve", short_help="Answer over HTTP, with every event known at once.")(serve.command)
 app.command("report", short_help="Curves as PNG and one HTML page.")(report.command)
+app.command("warm-up", short_help="AUC and GAUC from no event to hundreds, beside rivals.")(warm_up.command)
 app.command("reproduce", short_help="The paper's tables and figures beside your own.")(reproduce.command)
 app.command("doctor", short_help="Everything that is wrong with an input file.")(doctor.command)
 

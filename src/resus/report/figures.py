@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from resus.evaluation.results import Results
+from resus.evaluation.warm_up_results import WarmUp
 from resus.files import atomic_path
 
 # Okabe and Ito's colours, told apart by every reader; markers tell them apart in greyscale
@@ -53,7 +54,7 @@ STYLE: Any = {
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
     """How one model is drawn, the same in every figure."""
 
     colour: str
@@ -89,14 +90,14 @@ def metric_figure(results: Results, metrics: Sequence[str]) -> Figure:
         for axes, metric in zip(panels, metrics, strict=True):
             _frame(axes, results, *TITLES[metric])
             ends.append([])
-            for model, line in _lines(results).items():
+            for model, line in lines_of(results).items():
                 values = [getattr(results.models[model].sizes[k], metric) for k in results.sizes]
-                end = _draw(axes, results.sizes, values, line)
+                end = draw(axes, results.sizes, values, line)
                 if end is not None:
                     ends[-1].append((end, model, line.colour))
         _leave_room_for_stages(panels[0])
         for axes, of_panel in zip(panels, ends, strict=True):
-            _name_lines(axes, results.sizes[-1], of_panel)
+            name_lines(axes, results.sizes[-1], of_panel)
     return figure
 
 
@@ -109,7 +110,7 @@ def population_figure(results: Results) -> Figure:
             _frame(axes, results, title, "with an event after the support" if count == "users" else "scored events")
             values = [getattr(at_sizes[k], count) for k in results.sizes]
             axes.fill_between(results.sizes, values, color=COLOURS[0], alpha=0.12, linewidth=0)
-            _draw(axes, results.sizes, values, _Line(COLOURS[0]))
+            draw(axes, results.sizes, values, Line(COLOURS[0]))
             axes.set_ylim(bottom=0)
             _leave_room_for_stages(axes)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
@@ -155,17 +156,17 @@ def _part(row: Mapping[str, Any]) -> str:
     return " ".join(value for value in row.values() if isinstance(value, str))
 
 
-def _lines(results: Results) -> dict[str, _Line]:
+def lines_of(results: Results | WarmUp) -> dict[str, Line]:
     """Contenders in colour, on top; the base in ink; the truth's bounds thin and dashed."""
-    lines = {}
-    if results.crowd in results.models:
-        lines[results.crowd] = _Line(MUTED, dashes=":", width=1.3)
-    if results.oracle in results.models:
-        lines[results.oracle] = _Line(MUTED, dashes="--", width=1.3)
-    lines[results.base] = _Line(INK, width=1.8)
+    lines: dict[str, Line] = {}
+    if results.crowd is not None:
+        lines[results.crowd] = Line(MUTED, dashes=":", width=1.3)
+    if results.oracle is not None:
+        lines[results.oracle] = Line(MUTED, dashes="--", width=1.3)
+    lines[results.base] = Line(INK, width=1.8)
     for place, model in enumerate(results.contenders):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-        lines[model] = _Line(colour, marker, "-" if place < len(COLOURS) else "--")
+        lines[model] = Line(colour, marker, "-" if place < len(COLOURS) else "--")
     return lines
 
 
@@ -198,7 +199,7 @@ def stage_bands(axes: Axes, sizes: Sequence[int], stages: Mapping[str, Sequence[
         )
 
 
-def _draw(axes: Axes, sizes: Sequence[int], values: Sequence[float | None], line: _Line) -> float | None:
+def draw(axes: Axes, sizes: Sequence[int], values: Sequence[float | None], line: Line) -> float | None:
     """Draw one curve with gaps where there is no metric; the height of its last point."""
     present = [value for value in values if value is not None]
     if not present:
@@ -222,7 +223,7 @@ def _leave_room_for_stages(axes: Axes) -> None:
     axes.set_ylim(low, high + 0.1 * (high - low))
 
 
-def _name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str]]) -> None:
+def name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str]]) -> None:
     """Names beside the line ends, moved apart until none covers another."""
     low, high = axes.get_ylim()
     ends = sorted(ends)

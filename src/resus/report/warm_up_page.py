@@ -1,0 +1,46 @@
+"""The warm-up curve as a picture and as one HTML file with everything inside, no script, nothing fetched."""
+
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from resus.evaluation.warm_up_results import WarmUp
+from resus.files import atomic_path, write_text
+from resus.report.columns import AUC, GAUC, LOGLOSS, Column
+from resus.report.html import Cell, svg_element
+from resus.report.warm_up_figure import warm_up_figure
+from resus.report.warm_up_summary import warm_up_population, warm_up_summary
+
+
+def draw_warm_up(curve: WarmUp, folder: Path) -> tuple[Path, Path]:
+    """Write `warm-up.png` and `warm-up.html`, each whole or not at all."""
+    picture, page = folder / "warm-up.png", folder / "warm-up.html"
+    figure = warm_up_figure(curve)
+    with atomic_path(picture) as aside:
+        figure.savefig(aside, format="png", dpi=160, metadata={"Software": None})
+    write_text(page, _page(curve, figure))
+    return picture, page
+
+
+def _page(curve: WarmUp, figure: Figure) -> str:
+    page = Environment(loader=PackageLoader("resus", "report"), autoescape=True, undefined=StrictUndefined)
+    names = [curve.base, *curve.contenders, *(name for name in (curve.oracle, curve.crowd) if name is not None)]
+    return page.get_template("warm-up.html.j2").render(
+        curve=curve,
+        names=names,
+        population=warm_up_population(curve),
+        findings=warm_up_summary(curve),
+        drawing=svg_element(figure, "warm-up"),
+        tables={column.title: _cells(curve, names, column) for column in (AUC, GAUC, LOGLOSS)},
+    )
+
+
+def _cells(curve: WarmUp, names: list[str], column: Column) -> dict[int, list[Cell]]:
+    """Per size, one cell per model."""
+    table = {}
+    for size in curve.sizes:
+        values = {name: getattr(curve.models[name][size], column.metric) for name in names}
+        best = column.best(values, [curve.base, *curve.contenders])
+        table[size] = [Cell(column.show(value), name in best) for name, value in values.items()]
+    return table

@@ -1,0 +1,48 @@
+"""The warm-up curve on a terminal: a table of AUC and one of GAUC, a line per number of events."""
+
+from collections.abc import Iterator
+
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from resus.evaluation.warm_up_results import WarmUp
+from resus.report.columns import AUC, GAUC, Column
+from resus.report.warm_up_summary import warm_up_population, warm_up_summary
+
+
+def warm_up_table(curve: WarmUp) -> Iterator[RenderableType]:
+    """What to print, in order."""
+    yield Text.assemble(
+        (curve.log.name, "bold"), f" · {curve.part} users · protocol {curve.protocol} · seed {curve.seed}"
+    )
+    for column in (AUC, GAUC):
+        yield Text("")
+        yield _table(curve, column)
+    yield Text("")
+    for sentence in warm_up_population(curve):
+        yield Text(sentence)
+    for sentence in warm_up_summary(curve):
+        yield Text(sentence, style="dim")
+
+
+def _table(curve: WarmUp, column: Column) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
+    table.add_column(Text(f"{column.title}\nevents"), justify="right", no_wrap=True)
+    bounds = [name for name in (curve.oracle, curve.crowd) if name is not None]
+    names = [curve.base, *curve.contenders, *bounds]
+    for name in names:
+        table.add_column(
+            Text(name, style="dim" if name in bounds else ""), justify="right", min_width=6, overflow="fold"
+        )
+    for size in curve.sizes:
+        values = {name: getattr(curve.models[name][size], column.metric) for name in names}
+        best = column.best(values, [name for name in names if name not in bounds])
+        styles = {name: "bold" if name in best else "dim" if name in bounds else "" for name in names}
+        beyond = size > min(curve.trained_up_to.values())
+        table.add_row(
+            Text(f"{size:,}", style="italic" if beyond else ""),
+            *(Text(column.show(value), style=styles[name]) for name, value in values.items()),
+        )
+    return table

@@ -1,0 +1,87 @@
+"""`resus warm-up`: a table, a picture, a page and a file to draw them from again; and three ways to hold it wrong."""
+
+import json
+from pathlib import Path
+
+import pytest
+from resus_process import SMALL, resus_here
+
+pytestmark = pytest.mark.integration
+
+TRAIN = ("train", "log", *SMALL, "--set", "split.ratios=[1,1,1]")
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log of 40 users a part, and two runs on it that saw up to 6 events of a user."""
+    folder = tmp_path_factory.mktemp("warm-up")
+    world = ("users=120", "items=40", "events_per_user=30")
+    resus_here("prepare", "planted", *(word for each in world for word in ("--set", each)), "--out", "log", cwd=folder)
+    for learner in ("ridge", "nearest"):
+        done = resus_here(*TRAIN, "--learner", learner, "--out", learner, cwd=folder)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_the_curve_is_told_drawn_kept_and_drawn_again(workplace: Path) -> None:
+    done = resus_here("warm-up", "ridge", "nearest", "--up-to", 300, "--out", "curve", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    folder = workplace / "curve"
+    assert sorted(path.name for path in folder.iterdir()) == ["warm-up.html", "warm-up.json", "warm-up.png"]
+    curve = json.loads((folder / "warm-up.json").read_text())
+    assert curve["trained_up_to"] == {"RESUS-RR": 6, "RESUS-NN": 6}
+    assert 6 < curve["sizes"][-1] < curve["asked_up_to"] == 300
+    names = ["DeepFM of RESUS-NN", "DeepFM", "RESUS-RR", "RESUS-NN", "user bias", "LightGBM with history", "oracle"]
+    assert set(curve["models"]) | {names[0]} == {*names, "crowd"}
+    at_start = {curve["models"][name]["0"]["auc"] for name in ("DeepFM", "RESUS-RR", "user bias")}
+    assert len(at_start) == 1, "without an event everyone who stands on Ψ answers as Ψ does"
+    last = curve["models"]["RESUS-RR"][str(curve["sizes"][-1])]
+    for said in (f"{last['auc']:.4f}", f"{last['users']} test users", f"the curve ends at {curve['sizes'][-1]}"):
+        assert said in done.stdout
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for name in ("warm-up.html", "warm-up.png"):
+        (folder / name).unlink()
+    again = resus_here("report", "curve", cwd=workplace)
+    assert again.returncode == 0, again.stderr
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_rivals_are_chosen_by_name(workplace: Path) -> None:
+    words = ("warm-up", "ridge", "--up-to", 5, "--part", "validation")
+    done = resus_here(*words, "--rivals", "none", "--out", "alone", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    curve = json.loads((workplace / "alone" / "warm-up.json").read_text())
+    assert list(curve["models"]) == ["DeepFM", "RESUS-RR", "oracle", "crowd"]
+    assert (curve["part"], curve["sizes"]) == ("validation", [0, 1, 2, 3, 5])
+    done = resus_here(*words, "--rivals", "lwa, user-bias", "--out", "rivals", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    curve = json.loads((workplace / "rivals" / "warm-up.json").read_text())
+    assert {"LWA", "user bias"} < set(curve["models"])
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("ridge", "--rivals", "user-bais"), "no method 'user-bais': did you mean 'user-bias'?"),
+        (("ridge", "--rivals", "deepfm"), "two curves are named 'DeepFM': "),
+        (("ridge", "ridge"), "the same run is named twice: "),
+        (("nowhere",), "nowhere does not exist: "),
+        (("ridge", "--part", "train"), "--part is 'train': choose test or validation"),
+        (("ridge", "--data", "nowhere"), "no prepared log at nowhere"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_leaves_nothing(workplace: Path, words: tuple[str, ...], sentence: str) -> None:
+    before = sorted(workplace.rglob("*"))
+    done = resus_here("warm-up", *words, cwd=workplace)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"resus: {sentence}"), done.stderr
+    assert sorted(workplace.rglob("*")) == before
+
+
+def test_a_split_with_few_test_users_is_refused(workplace: Path) -> None:
+    done = resus_here("train", "log", *SMALL, "--out", "usual", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    done = resus_here("warm-up", "usual", cwd=workplace)
+    assert done.returncode == 2
+    assert "takes 30 test users with more than one event, and log 'planted' has 12" in done.stderr
+    assert not list((workplace / "usual").glob("warm-up*"))
