@@ -36,7 +36,7 @@ def test_the_curve_is_told_drawn_kept_and_drawn_again(workplace: Path) -> None:
     at_start = {curve["models"][name]["0"]["auc"] for name in ("DeepFM", "RESUS-RR", "user bias")}
     assert len(at_start) == 1, "without an event everyone who stands on Ψ answers as Ψ does"
     last = curve["models"]["RESUS-RR"][str(curve["sizes"][-1])]
-    for said in (f"{last['auc']:.4f}", f"{last['users']} test users", f"the curve ends at {curve['sizes'][-1]}"):
+    for said in (f"{last['auc']:.4f}", f"{last['users']} test users", f"so the curve ends at {curve['sizes'][-1]}"):
         assert said in done.stdout
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for name in ("warm-up.html", "warm-up.png"):

@@ -64,8 +64,14 @@ def test_the_page_says_every_number_and_fetches_nothing(tmp_path: Path) -> None:
     assert "<user>" not in html
     for words in ("41 test users", "5,678 queries", "0.8000", "0.7500", "planted world", "var(--line-0)"):
         assert words in html
+    assert "No model was fitted on these users" in html
     assert "–</td>" in html, "a metric that does not exist is a dash"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["warm-up.html", "warm-up.png"]
+
+
+def test_a_page_of_validation_users_says_what_was_chosen_on_them(tmp_path: Path) -> None:
+    _, page = draw_warm_up(example().model_copy(update={"part": "validation"}), tmp_path)
+    assert "Epochs, and what little a user bias learns, were chosen on these users" in page.read_text()
 
 
 def test_the_picture_has_a_line_per_model_and_marks_where_training_ended() -> None:
@@ -95,7 +101,7 @@ def test_sentences_tell_who_leads_and_what_happens_beyond_training() -> None:
         "GAUC 0.6500 at 0, 0.7100 at 30, 0.7500 at 300. Beyond what it was trained with neither falls."
     )
     assert warm_up_summary(example(falls=True))[-1].endswith(
-        "Beyond what it was trained with its AUC and its GAUC falls."
+        "Beyond what it was trained with its AUC and its GAUC fall."
     )
 
 
@@ -103,7 +109,7 @@ def test_the_population_is_said_and_why_the_curve_ends_early() -> None:
     (one,) = warm_up_population(example())
     assert one.startswith("41 test users have more than 300 events; what they did after those, 5,678 queries")
     assert warm_up_population(example(asked=2000))[1] == (
-        "Only 7 of all have more than the 2,000 asked for: the curve ends at 300."
+        "Only 7 have more than the 2,000 asked for, so the curve ends at 300."
     )
 
 

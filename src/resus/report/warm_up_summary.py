@@ -19,8 +19,8 @@ def warm_up_population(curve: WarmUp) -> list[str]:
         f"{people.queries:,} queries, is ranked anew at every size."
     ]
     if last < curve.asked_up_to:
-        left = f"Only {curve.users_beyond_asked:,}" if curve.users_beyond_asked else "None"
-        said.append(f"{left} of all have more than the {curve.asked_up_to:,} asked for: the curve ends at {last:,}.")
+        left = f"Only {curve.users_beyond_asked:,} have" if curve.users_beyond_asked else "None has"
+        said.append(f"{left} more than the {curve.asked_up_to:,} asked for, so the curve ends at {last:,}.")
     return said
 
 
@@ -67,5 +67,5 @@ def _beyond(curve: WarmUp, run: str, within: int) -> str:
         if start is not None and end is not None and end < start - _VISIBLE:
             fallen.append(metric.upper())
     if fallen:
-        return f" Beyond what it was trained with its {' and its '.join(fallen)} falls."
+        return f" Beyond what it was trained with its {' and its '.join(fallen)} fall{'s' if len(fallen) == 1 else ''}."
     return " Beyond what it was trained with neither falls."
