@@ -24,6 +24,7 @@ from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, wa
 from resus.evaluation.warm_up_results import WarmUp
 from resus.model import ResidualModel
 from resus.predictors.neural import Predictor
+from resus.predictors.none import NoPredictor
 
 TRAINED, LARGEST = 6, 25
 LEARNERS = ("ridge", "nearest")
@@ -122,6 +123,16 @@ def test_every_point_is_what_a_loop_over_users_and_sizes_gives(
             own = [share_in_order(*pair) for pair in ranked]
             expected = np.average(own, weights=[len(pair[0]) for pair in ranked])
             assert point.gauc == pytest.approx(expected, abs=1e-4), (name, size)
+
+
+def test_the_first_predictor_is_the_base_wherever_it_stands(log: InteractionLog, split: UserSplit) -> None:
+    config, predictor, models = models_on(log)
+    rows: dict[str, tuple[str | None, Predictor, ResidualModel]]
+    rows = {"MUS": (None, NoPredictor(), models["nearest"]), "RESUS": ("DeepFM", predictor, models["ridge"])}
+    trained = dict.fromkeys(rows, TRAINED)
+    assert warm_up(rows, config, log, split, up_to=3, trained_up_to=trained).base == "DeepFM"
+    alone = {"MUS": rows["MUS"]}
+    assert warm_up(alone, config, log, split, up_to=3, trained_up_to={"MUS": TRAINED}).base == "MUS"
 
 
 def test_a_log_without_time_draws_the_same_order_as_an_evaluation(log: InteractionLog, split: UserSplit) -> None:

@@ -27,7 +27,7 @@ def command(
     """AUC and GAUC of Ψ, the runs and rivals on the same queries after 0, 1, 2, 3, 5, 8 … 300 events of their users.
 
     Sizes beyond those of training are answered, too. Where fewer than 30 users have that many events, the curve ends
-    earlier. Rivals have their default hyperparameters and the first run's settings.
+    earlier. Rivals have their default hyperparameters, and Ψ and settings of the first run that has a Ψ.
     """
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
@@ -43,9 +43,9 @@ def command(
     names = [] if rivals == "none" else [name.strip() for name in rivals.split(",") if name.strip()]
     models = load_runs(runs)
     log = log_of_runs(models, runs, data)
-    first = next(iter(models.values()))
+    lead = next((model for model in models.values() if model.pretrained is not None), next(iter(models.values())))
     with progress_bars() as progress:
-        task = Task(InteractionLog.open(log), first.config, predictor=first.pretrained, progress=progress)
+        task = Task(InteractionLog.open(log), lead.config, predictor=lead.pretrained, progress=progress)
         curve = Resus.warm_up(
             models,
             task.log,

@@ -62,7 +62,7 @@ def warm_up(
     scored = scored_models(models, log, ordered, sizes, progress=progress)
     for name, scores in (rivals or {}).items():
         scored.logits[name] = scores(ordered, sizes)
-    base = next(iter(scored.logits))
+    base = next((name for name, _, _ in models.values() if name is not None), next(iter(models)))
     oracle, crowd = (name if name in scored.logits else None for name in ("oracle", "crowd"))
     progress("measuring", 0, None)
     measured = fixed_population(scored, base=base, oracle=oracle, crowd=crowd)
