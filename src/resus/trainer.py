@@ -119,6 +119,20 @@ def train_predictor(
     return predictor, run.history
 
 
+def cross_fit(
+    config: Config, log: InteractionLog, path: Path, *, folder: Path, history: list[dict[str, Any]], progress: Progress
+) -> list[dict[str, Any]]:
+    """Write the training users' cross-fitted logits, and tell how their Ψs came about; `history` is that of Ψ itself.
+
+    For methods that share them; an unfinished one is gone on with.
+    """
+    run = _Run(config, log, folder, progress, Alone())
+    run.open(True, None)
+    run.histories["predictor"] = history
+    run.cross_fit(open_logits(log.n_rows, path))
+    return [line for line in run.history if line["stage"] != "predictor"]
+
+
 def forget_checkpoints(folder: Path, *, on_a_cluster: bool = False) -> None:
     """Once the artifact is written, the checkpoints have done their work; so has what a killed cluster left."""
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)

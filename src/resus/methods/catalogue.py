@@ -41,13 +41,33 @@ def _architectures() -> dict[str, Entry]:
         suffix, on = ("", "") if kind == "deepfm" else (f"-{kind}", f" ({name})")
         found[f"resus-nn{suffix}"] = Entry(f"RESUS-NN{on}", partial(Residual, learner="nearest", predictor=kind), kind)
         found[f"resus-rr{suffix}"] = Entry(f"RESUS-RR{on}", partial(Residual, learner="ridge", predictor=kind), kind)
+        found[f"resus-plus{suffix}"] = Entry(f"RESUS+{on}", partial(Residual, learner="plus", predictor=kind), kind)
         if kind != "lightgbm":
             found[f"boosted-{kind}"] = Entry(f"{name} (boosting)", partial(BoostedSupports, predictor=kind), kind)
     return found
 
 
+WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {
+    "folds": ("without cross-fitting", {"training.folds": 1}),
+    "taste": ("without taste", {"learner.taste": False}),
+    "repeats": ("without repeats", {"learner.repeats": False}),
+    "bias": ("without bias", {"learner.bias": False}),
+    "steps": ("with one step", {"learner.steps": 1}),
+}
+
+
+def _ablations() -> dict[str, Entry]:
+    return {
+        f"resus-plus-without-{part}": Entry(
+            f"RESUS+ {words}", partial(Residual, learner="plus", changes=changes), "deepfm"
+        )
+        for part, (words, changes) in WITHOUT.items()
+    }
+
+
 METHODS: dict[str, Entry] = {
     **_architectures(),
+    **_ablations(),
     "resus-nn-joint": Entry("RESUS-NN (w/o pretrain)", partial(Residual, learner="nearest", pretrain=False)),
     "resus-rr-joint": Entry("RESUS-RR (w/o pretrain)", partial(Residual, learner="ridge", pretrain=False)),
     "mus": Entry("MUS", partial(Residual, learner="nearest", predictor="none")),

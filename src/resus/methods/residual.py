@@ -1,35 +1,46 @@
-"""RESUS, with either base-learner, and MUS, as methods of a comparison."""
+"""RESUS with any of its base-learners, and MUS, as methods of a comparison."""
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import torch
 
 from resus.builders import AnyPredictor
+from resus.config import LEARNERS
 from resus.data.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.scoring import score_prefixes
 from resus.methods.method import Floats, History, Task
-from resus.methods.shared_predictor import shared_predictor
+from resus.methods.shared_predictor import shared_logits, shared_predictor
 from resus.model import ResidualModel
 from resus.predictors.neural import logits_of_rows
 from resus.trainer import train
 
 
 class Residual:
-    """Φ has Ψ's architecture, but DeepFM's where Ψ has no gradients (LightGBM) or is absent (MUS)."""
+    """Φ has Ψ's architecture, but DeepFM's where Ψ has no gradients (LightGBM) or is absent (MUS), and RESUS+'s own.
+
+    `changes` are settings in which a variant differs.
+    """
 
     def __init__(
-        self, *, learner: Literal["nearest", "ridge"], predictor: str = "deepfm", pretrain: bool = True
+        self,
+        *,
+        learner: Literal["nearest", "ridge", "plus"],
+        predictor: str = "deepfm",
+        pretrain: bool = True,
+        changes: Mapping[str, Any] | None = None,
     ) -> None:
         self.settings = {
-            "learner.kind": learner,
             "predictor.kind": predictor,
             "predictor.column": "",
             "predictor.pretrain": pretrain,
             "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
+            **LEARNERS.get(learner, {}),
+            "learner.kind": learner,
+            **(changes or {}),
         }
         self.predictor: AnyPredictor
         self.model: ResidualModel
@@ -39,11 +50,18 @@ class Residual:
         pretrained = None
         if config.predictor.pretrain and config.predictor.kind != "none":
             pretrained, _ = shared_predictor(task, config.predictor.kind)
+        logits, folds = shared_logits(task, config)
         trained = train(
-            config, task.log, folder=task.folder, resume=True, pretrained=pretrained, progress=task.progress
+            config,
+            task.log,
+            folder=task.folder,
+            resume=True,
+            pretrained=pretrained,
+            basis_from=logits,
+            progress=task.progress,
         )
         self.predictor, self.model = trained.predictor, trained.model
-        return trained.history
+        return [*folds, *trained.history]
 
     @torch.no_grad()
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:

@@ -1,4 +1,4 @@
-"""The paper's five research questions: which methods each compares, and where the paper prints the answer."""
+"""The paper's five research questions and one of our own: which methods each compares, and where the answer stands."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,8 @@ FEW_SHOT = ("lwa", "nlba", "jtcn")
 OPTIMISATION = ("melu", "mamo", "meta-embedding")
 PROPOSED = ("resus-nn", "resus-rr")
 PRACTICE = ("user-bias", "history-trees")
+PLUS = "resus-plus"
+ABLATIONS = tuple(f"{PLUS}-without-{part}" for part in ("folds", "taste", "repeats", "bias", "steps"))
 
 
 def resus_on(learner: str, architecture: str) -> str:
@@ -73,13 +75,19 @@ QUESTIONS: dict[str, Question] = {
         ("deepfm", *FEW_SHOT, *OPTIMISATION, "resus-nn-joint", "resus-rr-joint", *PROPOSED, *PRACTICE),
         timed=True,
     ),
+    "beyond": Question(
+        "Beyond the paper",
+        "What does RESUS+ add, and which part of it?",
+        ("deepfm", *PRACTICE, *PROPOSED, PLUS, *ABLATIONS),
+    ),
 }
+PAPER = tuple(name for name in QUESTIONS if name.startswith("rq"))
 
 
 def chosen_questions(name: str) -> list[str]:
-    """One question, or `all` of them."""
+    """One question, or `all` of the paper's."""
     if name == "all":
-        return list(QUESTIONS)
+        return list(PAPER)
     if name not in QUESTIONS:
         nearest = nearest_key(name, [*QUESTIONS, "all"])
         raise ConfigError(
