@@ -5,7 +5,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from resus.training.factorize import factorize
 from resus.training.loop import Keeper, Schedule
 from resus.training.metatrain import metatrain
 from resus.training.pretrain import pretrain
+from resus.training.refine import refine
 from resus.training.shares import users_of
 
 Floats = npt.NDArray[np.float32]
@@ -221,8 +222,8 @@ class _Run:
         users = np.concatenate([self.split.train, self.split.validation])
         fill_logits(basis, predictor, self.log, self._own_rows(users), self.progress)
         if self.config.learner.kind == "plus":
-            self._factorize(model, basis)
-        self._metatrain(model, basis, lambda rows: basis[rows])
+            self._learn_factors(model, basis)
+        self._metatrain(model, basis, lambda rows: basis[rows], "residuals")
 
     def cross_fit(self, basis: Floats) -> None:
         """A training user's logits from a Ψ that did not see that user, so that they miss as those of a stranger do.
@@ -249,33 +250,40 @@ class _Run:
     def _own_rows(self, users: Users) -> Rows:
         return self.log.rows_of(np.sort(users[self.crew.owns(users)]))
 
-    def _factorize(self, model: ResidualModel, basis: Floats) -> None:
-        chosen = self.config
+    def _learn_factors(self, model: ResidualModel, basis: Floats) -> None:
+        """φ from the training users; then the prior's scales from the validation users, and φ once more under these."""
+        chosen, users = self.config, self.split.train
         middles = [stage[len(stage) // 2] for stage in chosen.evaluation.stages.values()]
-        torch.manual_seed(chosen.seed)
-        state = factorize(
-            model,
-            basis,
-            self.log,
-            self.split.train,
-            self._schedule(
-                "factors",
+        model.fusion.requires_grad_(False)  # a posterior mean needs no β
+
+        def basis_of(rows: Rows) -> Floats:
+            return basis[rows]
+
+        def schedule(stage: str) -> Schedule:
+            return self._schedule(
+                stage,
                 chosen.encoder.epochs,
                 chosen.training.patience,
-                lambda: self._validation_auc(model, lambda rows: basis[rows], middles),
-            ),
-            seed=chosen.seed,
-        )
+                lambda: self._validation_auc(model, basis_of, middles),
+            )
+
+        torch.manual_seed(chosen.seed)
+        state = factorize(model, basis, self.log, users, schedule("factors"), seed=chosen.seed)
         self._record("factors", state.history)
         model.encoder.requires_grad_(False)
-        model.fusion.requires_grad_(False)  # a posterior mean needs no β
+        self._metatrain(model, basis, basis_of, "scales")
+        model.encoder.requires_grad_(True)
+        refining = schedule("evidence")
+        state = refine(model, basis, self.log, users, replace(refining, start=refining.validate()), seed=chosen.seed)
+        self._record("evidence", state.history)
+        model.encoder.requires_grad_(False)
 
     def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
         assert isinstance(predictor, NeuralPredictor)
-        self._metatrain(model, predictor, lambda rows: logits_of_rows(predictor, self.log, rows))
+        self._metatrain(model, predictor, lambda rows: logits_of_rows(predictor, self.log, rows), "residuals")
 
     def _metatrain(
-        self, model: ResidualModel, basis: Floats | NeuralPredictor, basis_of: Callable[[Rows], Floats]
+        self, model: ResidualModel, basis: Floats | NeuralPredictor, basis_of: Callable[[Rows], Floats], stage: str
     ) -> None:
         chosen = self.config.training
         state = metatrain(
@@ -284,15 +292,16 @@ class _Run:
             self.log,
             self.sampler,
             self._schedule(
-                "residuals",
+                stage,
                 chosen.epochs,
                 chosen.patience,
                 lambda: self._validation_auc(model, basis_of, self.config.evaluation.sizes[1:]),
             ),
             learning_rate=chosen.learning_rate,
             scalar_learning_rate=chosen.scalar_learning_rate,
+            name=stage,
         )
-        self._record("residuals", state.history)
+        self._record(stage, state.history)
 
     def _schedule(self, stage: str, epochs: int, patience: int, validate: Callable[[], float]) -> Schedule:
         return Schedule(

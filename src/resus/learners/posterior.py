@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 NONE = -1.0  # an empty slot's item, which no row has
+TOUCHES = 3  # rounds to where the evidence's parabolas touch
 SURE = 1e-9  # of a label's variance: one so certain says nothing
 
 
@@ -80,6 +82,41 @@ class PosteriorLearner(nn.Module):
             dual = solve(weights, targets.unsqueeze(2)).squeeze(2)
             added = solve.covariance_times(dual)
         return dual
+
+    def evidence(self, support: Tensor, mask: Tensor, outcomes: Tensor) -> Tensor:
+        """A lower bound of the log-likelihood of each user's labels under the prior, beyond Ψ's own, `[U]`.
+
+        The parabolas touch where they are tightest given Δ's mean and variance; the gradient takes them as given.
+        """
+        prior, known = self.prior, Known.of(support, mask, outcomes)
+        gram = prior.covariance(known.codes, known.items, known.codes, known.items)
+        gram = torch.where(mask.unsqueeze(1) & mask.unsqueeze(2), gram, 0.0)
+        with torch.no_grad():
+            touch = self._tightest(known, gram)
+            weights = _curvature(touch)
+            targets = ((known.labels - 0.5) / weights - known.basis) * mask
+            at_zero = (known.labels - 0.5) * known.basis + 0.5 * weights * (touch.square() - known.basis.square())
+            at_zero = at_zero + functional.logsigmoid(touch) - touch / 2  # the parabola's height where Δ = 0
+            alone = functional.logsigmoid(known.basis * (2 * known.labels - 1))
+            constant = ((at_zero - alone) * mask).sum(dim=1) + 0.5 * (weights * targets.square()).sum(dim=1)
+        factor, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(1 / weights))
+        whitened = torch.linalg.solve_triangular(factor, targets.unsqueeze(2), upper=False)
+        volume = factor.diagonal(dim1=1, dim2=2).log().sum(dim=1) + 0.5 * weights.log().sum(dim=1)
+        evidence: Tensor = constant - 0.5 * whitened.square().sum(dim=(1, 2)) - volume
+        return evidence
+
+    def _tightest(self, known: "Known", gram: Tensor) -> Tensor:
+        """Where the parabolas touch: at √E[ℓ²] of each event's logit, given all of them."""
+        touch = known.basis.abs()
+        for _ in range(TOUCHES):
+            weights = _curvature(touch)
+            targets = ((known.labels - 0.5) / weights - known.basis) * known.mask
+            factor, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(1 / weights))
+            mean = (gram @ torch.cholesky_solve(targets.unsqueeze(2), factor)).squeeze(2)
+            explained = torch.linalg.solve_triangular(factor, gram, upper=False).square().sum(dim=1)
+            variance = (gram.diagonal(dim1=1, dim2=2) - explained).clamp(min=0)
+            touch = ((known.basis + mean).square() + variance).sqrt()
+        return touch
 
     def variance(self, prior: "Prior", known: "Known", dual: Tensor, query: Tensor) -> Tensor:
         """Of Δ at each query `[U, P, 1 + K]`, given the fit: Laplace's, with the labels' own curvature at the mode."""

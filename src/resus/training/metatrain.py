@@ -27,6 +27,7 @@ def metatrain(
     *,
     learning_rate: float,
     scalar_learning_rate: float,
+    name: str = "residuals",
 ) -> StageState:
     """Minimise the cross-entropy over all queries, which weighs a user by |Q_u|.
 
@@ -55,7 +56,7 @@ def metatrain(
         groups.insert(0, {"params": rest, "lr": learning_rate})
     optimizer = adam_of(trained, groups, table_rate=learning_rate)
     return run_stage(
-        "residuals",
+        name,
         trained,
         optimizer,
         schedule,
