@@ -12,6 +12,7 @@ LAYERS = (
     ("files", "validation"),
     ("config",),
     ("data",),
+    ("external",),
     ("episodes",),
     ("predictors", "learners", "fusion"),
     ("model",),
@@ -36,6 +37,7 @@ APART = (
 NEVER = {
     "data": {"torch", "lightgbm", "matplotlib", "typer", "rich"},
     "config": {"torch", "polars", "numpy"},
+    "external": {"torch", "typer", "rich", "matplotlib", "lightgbm", "xgboost", "catboost", "onnxruntime", "pandas"},
     "episodes": {"polars", "typer", "rich"},
     "learners": {"polars", "numpy", "typer", "rich"},
     "methods": {"polars", "typer", "rich", "matplotlib"},

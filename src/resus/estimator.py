@@ -21,6 +21,7 @@ from resus.evaluation.gains import DRAWS
 from resus.evaluation.results import Results
 from resus.evaluation.warm_up import PrefixScores, warm_up
 from resus.evaluation.warm_up_results import WarmUp
+from resus.external.score_column import SCORE, ScoreColumn
 from resus.model import ResidualModel
 from resus.prediction.scorer import Scorer
 from resus.progress import Progress, silent
@@ -36,19 +37,25 @@ class Resus:
     >>> print(model.evaluate(log).models["RESUS-RR"].stages["I"].auc)
     >>> model.predict(support, query)
 
-    `settings` takes any key that the config file takes, dotted: {"training.epochs": 5}.
+    `settings` takes any key that the config file takes, dotted: {"training.epochs": 5}. A `predictor` is a name, or a
+    model of your own that reads raw columns: a function of a polars frame that gives logits, a fitted estimator with
+    `predict_proba`, or the Path of a LightGBM, XGBoost, CatBoost or ONNX file.
     """
 
     def __init__(
         self,
         *,
-        predictor: str | None = None,
+        predictor: Any = None,
         encoder: str | None = None,
         learner: str | None = None,
         protocol: str | None = None,
         seed: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
+        self._own_model: ScoreColumn | None = None
+        if predictor is not None and not isinstance(predictor, str):
+            self._own_model = ScoreColumn.of(predictor, (settings or {}).get("predictor.column", SCORE))
+            predictor = f"logits:{self._own_model.name}"
         named = {
             "predictor.kind": predictor,
             "encoder.kind": encoder,
@@ -64,6 +71,7 @@ class Resus:
         self._trained: Trained | None = None
         self._features: FeatureMap | None = None
         self._log_facts: dict[str, Any] = {}
+        self._score: ScoreColumn | None = None
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
@@ -103,12 +111,14 @@ class Resus:
         """
         crew = crew or Alone()
         path = Path(log) if isinstance(log, str | Path) else None
-        opened = _as_log(log, schema)
+        opened = _as_log(log, schema, self._own_model)
         if self._overrides is not None:
             self.config = resolve(self._overrides, data_set=opened.data_set)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
-            return self._take_finished(kept, opened, resume)
+            self._take_finished(kept, opened, resume)
+            self._score = self._own_model or self._score
+            return self
         pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
         self._trained = train(
             self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress, crew=crew
@@ -119,7 +129,9 @@ class Resus:
             "hash": opened.content_hash,
             "path": str(path.resolve()) if path else None,
             "schema": opened.manifest.get("schema"),
+            "score": opened.manifest.get("score"),
         }
+        self._score = self._own_model or _remembered(self._log_facts)
         if kept is not None and crew.rank == 0:
             self.save(kept)
             forget_checkpoints(kept, on_a_cluster=crew.size > 1)
@@ -203,7 +215,8 @@ class Resus:
     def predict(self, support: Any, query: Any) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
 
-        `support` holds the users' events with the label; `query` the rows to score; both have the user and all fields.
+        `support` holds the users' events with the label; `query` the rows to score; both have the user and all fields,
+        or what a model of your own reads to write its score.
         """
         frame = as_frame(query, "the query")
         answer, _ = self.scorer.predict(as_frame(support, "the support"), frame)
@@ -216,13 +229,13 @@ class Resus:
         """What answers for `predict` and for the command of this name."""
         trained = self._fitted()
         assert self._features is not None
-        return Scorer(trained.predictor, trained.model, self._features, self.schema)
+        return Scorer(trained.predictor, trained.model, self._features, self.schema, self._score)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """By field, in how many rows of a table the value was never seen in training, or is missing."""
         self._fitted()
         assert self._features is not None
-        return self._features.unknown(as_frame(table))
+        return self._features.unknown(as_frame(self._with_score(table)))
 
     def save(self, folder: Path | str) -> None:
         """Write the model as a folder that `resus.load`, the command line and the service read."""
@@ -233,10 +246,13 @@ class Resus:
         Artifact(self.config, self._features, tensors, self._log_facts, trained.history).save(Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str) -> Self:
-        """Read what `save` or `resus train` wrote."""
+    def load(cls, folder: Path | str, *, predictor: Any = None) -> Self:
+        """Read what `save` or `resus train` wrote; a model of your own is not in it: hand it over again."""
         artifact = Artifact.load(Path(folder))
-        return cls.from_config(artifact.config)._take(artifact)
+        model = cls.from_config(artifact.config)._take(artifact)
+        if predictor is not None:
+            model._score = model._score_of_before(folder).again(predictor)
+        return model
 
     @property
     def schema(self) -> TableSchema:
@@ -269,7 +285,26 @@ class Resus:
         self._trained = rebuild(artifact)
         self._features = artifact.features
         self._log_facts = artifact.log
+        self._score = _remembered(artifact.log)
         return self
+
+    def _score_of_before(self, folder: Path | str) -> ScoreColumn:
+        """The column that a model of one's own wrote, or that was taken for Ψ wherever it came from."""
+        chosen = self.config.predictor
+        if self._score is not None:
+            return self._score
+        if chosen.kind == "external" and chosen.scale == "logits":
+            return ScoreColumn(chosen.column, "a model", None, None)
+        raise ConfigError(
+            f"the run in {folder} reads no logits that a model wrote (its Ψ is {self.config.predictor_name}): "
+            "leave the model out"
+        )
+
+    def _with_score(self, table: Any) -> Any:
+        """A table with the column of a model of one's own; a log has it."""
+        if self._score is None or isinstance(table, InteractionLog | str | Path):
+            return table
+        return self._score.on(as_frame(table), self.schema, "the table")
 
     def _take_finished(self, folder: Path, log: InteractionLog, resume: bool) -> Self:
         """A run that is done is neither repeated nor overwritten."""
@@ -314,7 +349,7 @@ def _side_by_side(
 ) -> tuple[Resus, InteractionLog, dict[str, tuple[str | None, AnyPredictor, ResidualModel]]]:
     """The first model, the log, and by name what `evaluate` takes, once it is sure that all share their test users."""
     first = next(iter(models.values()))
-    opened = _as_log(log, first._log_facts.get("schema"))
+    opened = _as_log(first._with_score(log), first._log_facts.get("schema"))
     rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
     predictors: dict[str, AnyPredictor] = {}
     for name, model in models.items():
@@ -343,17 +378,40 @@ def rebuild(artifact: Artifact) -> Trained:
     return Trained(predictor, model.eval(), artifact.history)
 
 
-def _as_log(log: Any, schema: TableSchema | Mapping[str, Any] | None) -> InteractionLog:
-    if isinstance(log, InteractionLog):
-        return log
-    if isinstance(log, str | Path):
-        return InteractionLog.open(log)
+def _as_log(
+    log: Any, schema: TableSchema | Mapping[str, Any] | None, own_model: ScoreColumn | None = None
+) -> InteractionLog:
+    """A log as it is, or of a table, to which a model of one's own adds its column."""
+    if isinstance(log, InteractionLog | str | Path):
+        opened = log if isinstance(log, InteractionLog) else InteractionLog.open(log)
+        if own_model is not None:
+            _check_written(opened, own_model)
+        return opened
     if schema is None:
         raise DataError(
             "fit was given a table without a schema: pass schema={'user': …, 'item': …, 'label': …, 'fields': {…}}"
         )
     roles = schema if isinstance(schema, TableSchema) else checked(TableSchema, schema)
-    return build_log(log, roles)
+    if own_model is None:
+        return build_log(log, roles)
+    built = build_log(*own_model.learned_on(as_frame(log), roles, "the table"))
+    built.manifest["score"] = own_model.facts
+    return built
+
+
+def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
+    """A log has ids in place of raw values, so its scores were written when it was prepared."""
+    before = _remembered(log.manifest)
+    if before is None:
+        raise ConfigError(
+            f"the log '{log.name}' holds no raw columns for {own_model.written_by} to read: prepare the table with "
+            "--score-with, or fit on the table and its schema"
+        )
+    before.refuse_another(own_model)
+
+
+def _remembered(facts: Mapping[str, Any]) -> ScoreColumn | None:
+    return ScoreColumn.remembered(facts["score"]) if facts.get("score") else None
 
 
 def _same_weights(one: AnyPredictor, other: AnyPredictor) -> bool:

@@ -79,9 +79,9 @@ def test_asked_for_the_same_again_nothing_is_read(
 ) -> None:
     reads: list[Path] = []
 
-    def counted(path: Path, *rest: Any) -> Any:
+    def counted(path: Path, *rest: Any, **named: Any) -> Any:
         reads.append(path)
-        return tables.read_table(path, *rest)
+        return tables.read_table(path, *rest, **named)
 
     monkeypatch.setattr(sources, "read_table", counted)
     run = partial(prepare, str(table), tmp_path / "log", schema=schema)

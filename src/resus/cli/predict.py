@@ -24,6 +24,10 @@ def command(
         str, typer.Option(help="local, or ray: Parquet to Parquet on a Ray cluster (RAY_ADDRESS, or this machine).")
     ] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many. [default: 2]")] = None,
+    score_with: Annotated[
+        Path | None,
+        typer.Option(help="The model file that the log was scored with: writes its column where a table lacks it."),
+    ] = None,
 ) -> None:
     """Click probabilities of new users: σ(basis + residual), with Ψ's basis logit and what the user's events add.
 
@@ -54,22 +58,30 @@ def command(
                 "name such files, and leave out --resume"
             )
         assert out is not None
-        _on_ray(run, support, query, out, workers or 2, block_rows)
+        _on_ray(run, support, query, out, workers or 2, block_rows, score_with)
     elif in_blocks:
         assert out is not None
-        _in_blocks(run, support, query, out, resume, block_rows)
+        _in_blocks(run, support, query, out, resume, block_rows, score_with)
     else:
-        _whole(run, support, query, out)
+        _whole(run, support, query, out, score_with)
 
 
-def _in_blocks(run: Path, support: Path, query: Path, out: Path, resume: bool, block_rows: int | None) -> None:
+def _in_blocks(
+    run: Path,
+    support: Path,
+    query: Path,
+    out: Path,
+    resume: bool,
+    block_rows: int | None,
+    score_with: Path | None,
+) -> None:
     from resus.artifact import FACTS
     from resus.cli.console import err, progress_bars, say
     from resus.estimator import Resus
     from resus.files import sha256_of
     from resus.prediction.stream import BLOCK_ROWS, predict_file
 
-    scorer = Resus.load(run).scorer
+    scorer = Resus.load(run, predictor=score_with).scorer
     try:
         with progress_bars() as progress:
             scored = predict_file(
@@ -77,7 +89,7 @@ def _in_blocks(run: Path, support: Path, query: Path, out: Path, resume: bool, b
                 support,
                 query,
                 out,
-                model=sha256_of(run / FACTS),
+                model=" with ".join(sha256_of(file) for file in (run / FACTS, score_with) if file),
                 resume=resume,
                 block_rows=block_rows or BLOCK_ROWS,
                 progress=progress,
@@ -89,27 +101,42 @@ def _in_blocks(run: Path, support: Path, query: Path, out: Path, resume: bool, b
     say(f"{scored.rows:,} scores in {out}")
 
 
-def _on_ray(run: Path, support: Path, query: Path, out: Path, workers: int, block_rows: int | None) -> None:
+def _on_ray(
+    run: Path,
+    support: Path,
+    query: Path,
+    out: Path,
+    workers: int,
+    block_rows: int | None,
+    score_with: Path | None,
+) -> None:
     from resus.cli.console import progress_bars, say
     from resus.cluster.prediction import predict_on_ray
     from resus.prediction.stream import BLOCK_ROWS
 
     with progress_bars() as progress:
         scored = predict_on_ray(
-            run, support, query, out, workers=workers, block_rows=block_rows or BLOCK_ROWS, progress=progress
+            run,
+            support,
+            query,
+            out,
+            workers=workers,
+            block_rows=block_rows or BLOCK_ROWS,
+            score_with=score_with,
+            progress=progress,
         )
     _warn(scored.events, scored.rows, scored.unknown)
     say(f"{scored.rows:,} scores in {out}")
 
 
-def _whole(run: Path, support: Path, query: Path, out: Path | None) -> None:
+def _whole(run: Path, support: Path, query: Path, out: Path | None, score_with: Path | None) -> None:
     import polars as pl
 
     from resus.cli.console import say
     from resus.data.tables import read_plain, write_plain
     from resus.estimator import Resus
 
-    scorer = Resus.load(run).scorer
+    scorer = Resus.load(run, predictor=score_with).scorer
     events, asked = read_plain(support, scorer.schema), read_plain(query, scorer.schema)
     answer, unknown = scorer.predict(events, asked)
     scored = asked.with_columns(pl.DataFrame(answer.columns))

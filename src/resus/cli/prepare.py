@@ -22,6 +22,16 @@ def command(
         typer.Option(help="For planted: write files in a published layout instead of a log; known is taobao."),
     ] = None,
     rows: Annotated[int | None, typer.Option(help="With --like: how many impressions. [default: 26557961]")] = None,
+    score_with: Annotated[
+        Path | None,
+        typer.Option(
+            help="A model file of your own (LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, .onnx): what it says "
+            "of each row, as a logit, is a numeric field of the log, to be Ψ with train --predictor logits:model_score."
+        ),
+    ] = None,
+    score_column: Annotated[
+        str | None, typer.Option(help="With --score-with: the name of that field. [default: model_score]")
+    ] = None,
     protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens).")] = "paper",
     assignments: Annotated[
         list[str] | None,
@@ -47,10 +57,16 @@ def command(
     from resus.data.planted import PlantedWorld
     from resus.data.prepare import prepare
     from resus.errors import ConfigError
+    from resus.external.score_column import SCORE, ScoreColumn
     from resus.validation import checked
 
-    if source == "planted" and (path or schema or protocol != "paper"):
-        raise ConfigError("the planted world is drawn, not read: leave out --path, --schema and --protocol")
+    if source == "planted" and (path or schema or score_with or protocol != "paper"):
+        raise ConfigError(
+            "the planted world is drawn, not read: leave out --path, --schema, --score-with and --protocol"
+        )
+    if score_column is not None and score_with is None:
+        raise ConfigError("--score-column names what a model writes: say which model with --score-with")
+    score = ScoreColumn.of(score_with, score_column or SCORE) if score_with else None
     chosen = parse_assignments(assignments or [])
     if like is not None or rows is not None:
         _draw_files(source, like, rows, out, chosen)
@@ -61,7 +77,7 @@ def command(
             log = planted_at(folder, checked(PlantedWorld, chosen))
         else:
             options = checked(PrepareOptions, {"protocol": protocol, **chosen})
-            log = prepare(source, folder, path=path, schema=schema, options=options, progress=progress)
+            log = prepare(source, folder, path=path, schema=schema, options=options, progress=progress, writer=score)
     counts = log.manifest["counts"]
     say(
         f"{log.name}: {counts['rows']:,} events of {counts['users']:,} users "
@@ -71,7 +87,7 @@ def command(
     floor = log.manifest["options"].get("min_item_count") or 1
     if floor > 1:
         say(f"items with fewer than {floor} events are left out; --set min_item_count=1 keeps them")
-    say(f"log in {folder}; next: resus train {folder}")
+    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score.name}" if score else ""))
 
 
 def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ from resus.cluster.ray_cluster import cluster
 from resus.data.frames import as_frame
 from resus.data.tables import check_out
 from resus.episodes.tensors import Features
-from resus.errors import ArtifactError, DataError
+from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator import Resus
 from resus.files import atomic_path
 from resus.prediction.answers import answer
@@ -48,21 +48,30 @@ def predict_on_ray(
     *,
     workers: int,
     block_rows: int = BLOCK_ROWS,
+    score_with: Path | None = None,
     progress: Progress = silent,
 ) -> Scored:
-    """`predict_file` on the workers of a cluster; both tables are Parquet."""
+    """`predict_file` on the workers of a cluster; both tables are Parquet, and a model that scores them is a file."""
     check_out(out, support, query)
     known, asked = ParquetBlocks(support), ParquetBlocks(query)
-    _scorer(str(run.resolve())).check(known.columns, asked.columns)
+    model = _Model(str(run.resolve()), str(score_with.resolve()) if score_with else None)
+    _scorer(model).check(known.columns, asked.columns)
     if not asked.rows:
-        return predict_file(_scorer(str(run.resolve())), support, query, out, model=str(run))
+        return predict_file(_scorer(model), support, query, out, model=str(run))
     with cluster(workers):
-        answers = _answers(run.resolve(), known, asked, block_rows, workers)
+        answers = _answers(model, known, asked, block_rows, workers)
         return Scored(asked.rows, known.rows, _write(asked, answers, out, block_rows, progress))
 
 
+class _Model(NamedTuple):
+    """Where the workers find a run, and the model that writes its score column."""
+
+    run: str
+    score_with: str | None
+
+
 def _answers(
-    run: Path, support: ParquetBlocks, query: ParquetBlocks, block_rows: int, workers: int
+    model: _Model, support: ParquetBlocks, query: ParquetBlocks, block_rows: int, workers: int
 ) -> Iterator[Columns]:
     """Batches of answers in the order of the query."""
     import ray.data
@@ -79,9 +88,9 @@ def _answers(
         for first in range(0, table.rows, block_rows)
     ]
     rows = ray.data.from_items(blocks, override_num_blocks=max(1, len(blocks))).map_batches(
-        functools.partial(_encoded, run=str(run), block_rows=block_rows, groups=groups), batch_size=1
+        functools.partial(_encoded, model=model, block_rows=block_rows, groups=groups), batch_size=1
     )
-    answered = rows.groupby("group").map_groups(functools.partial(_answered, run=str(run)), batch_format="numpy")
+    answered = rows.groupby("group").map_groups(functools.partial(_answered, model=model), batch_format="numpy")
     try:
         yield from answered.sort("row").iter_batches(batch_size=block_rows, batch_format="numpy")
     except RayError as error:
@@ -92,27 +101,28 @@ def _answers(
 
 
 @functools.cache
-def _scorer(run: str) -> Scorer:
-    return Resus.load(run).scorer
+def _scorer(model: _Model) -> Scorer:
+    return Resus.load(model.run, predictor=model.score_with).scorer
 
 
-def _encoded(block: Columns, *, run: str, block_rows: int, groups: int) -> Columns:
+def _encoded(block: Columns, *, model: _Model, block_rows: int, groups: int) -> Columns:
     """One block of a table: of each row its user, the user's group, its ids and weights, and the label of an event."""
     try:
         path, first, is_query = (block[name][0] for name in ("path", "first", "is_query"))
-        return _encoded_rows(_scorer(run), Path(str(path)), int(first), bool(is_query), block_rows, groups)
-    except DataError as error:  # as a row of its own that comes first: Ray forgets what an exception was
-        return _refusal(_scorer(run), str(error))
+        return _encoded_rows(_scorer(model), Path(str(path)), int(first), bool(is_query), block_rows, groups)
+    except (ConfigError, DataError) as error:  # as a row of its own that comes first: Ray forgets what an exception was
+        return _refusal(_scorer(model), str(error))
 
 
 def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_rows: int, groups: int) -> Columns:
-    columns = scorer.query_columns if is_query else scorer.support_columns
-    table = next(iter(ParquetBlocks(path).tables(block_rows, start=first, columns=columns)))
+    blocks = ParquetBlocks(path)
+    columns = scorer.query_columns(blocks.columns) if is_query else scorer.support_columns(blocks.columns)
+    table = next(iter(blocks.tables(block_rows, start=first, columns=columns)))
     where = QUERY if is_query else SUPPORT
     frame = as_frame(table, where)
     users = users_of(frame, scorer.schema, where, first)
     if is_query:
-        ids, weights = scorer.features.encode(frame, QUERY, first)
+        ids, weights = scorer.encode(frame, QUERY, first)
         labels = np.full(frame.height, np.nan, dtype=np.float32)
     else:
         ids, weights, labels = scorer.events(frame, first)
@@ -142,10 +152,10 @@ def _refusal(scorer: Scorer, reason: str) -> Columns:
     return row | ({"weights": np.zeros((1, columns), dtype=np.float32)} if scorer.features.weighted else {})
 
 
-def _answered(group: Columns, *, run: str) -> Columns:
+def _answered(group: Columns, *, model: _Model) -> Columns:
     """All rows of some users: the answers to their queries."""
     torch.set_num_threads(1)
-    scorer = _scorer(run)
+    scorer = _scorer(model)
     in_order = np.argsort(group["row"], kind="stable")
     group = {name: values[in_order] for name, values in group.items()}
     events, asked = (_part(group, group["is_query"] == flag) for flag in (False, True))

@@ -17,6 +17,7 @@ from resus.data.plain_csv import NotPlain
 from resus.data.problems import Problem, refuse
 from resus.data.schema import TableSchema
 from resus.data.sources import Source, published, published_at, published_names, source_at
+from resus.data.tables import ColumnWriter
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json, sha256_of
 from resus.progress import Progress, silent
@@ -32,15 +33,22 @@ def prepare(
     schema: Path | None = None,
     options: PrepareOptions | None = None,
     progress: Progress | None = None,
+    writer: ColumnWriter | None = None,
 ) -> InteractionLog:
     """Write the log of `source`, a data set's name or a path, to the folder `out`, and open it memory-mapped.
 
-    `path` is where a published data set already is; without it, it is fetched from its publisher.
+    `path` is where a published data set already is; without it, it is fetched from its publisher. A `writer` adds a
+    column to the table on its way, such as `ScoreColumn.of(Path("model.cbm"))`.
     """
     options = options or PrepareOptions()
     refuse_foreign(out)
-    found = _find(source, path, TableSchema.read(schema) if schema else None, progress)
+    found = _find(source, path, TableSchema.read(schema) if schema else None, progress, writer)
     _refuse_unheeded(options, found)
+    if writer is not None and found.stream is not None:
+        raise ConfigError(
+            f"'{found.name}' is streamed, and no model scores it on the way: join its files into a table of your own, "
+            "and prepare that"
+        )
     refuse(
         [
             Problem(str(file), None, None, "the file does not exist", "check the path")
@@ -48,15 +56,15 @@ def prepare(
             if not file.is_file()
         ]
     )
-    request = _request_key(found, schema, options)
+    request = _request_key(found, schema, options, writer)
     ready = _ready(out, request)
     if ready is not None:
         return ready
     with ThreadPoolExecutor(1) as beside:
         files = beside.submit(_facts_of, found.files)
-        facts = _Facts(found, source, options, request, files)
+        facts = _Facts(found, source, options, request, files, writer)
         log = _streamed(found, options, out, facts, progress or silent)
-        return log if log is not None else _assembled(found, options, out, facts)
+        return log if log is not None else _assembled(found, options, out, facts, writer)
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,7 @@ class _Facts:
     options: PrepareOptions
     request: str
     files: Future[list[dict[str, Any]]]
+    writer: ColumnWriter | None
 
     def manifest(self, schema: TableSchema, build: BuildOptions) -> dict[str, Any]:
         effective = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
@@ -75,6 +84,8 @@ class _Facts:
         facts["data_set"] = self.found.data_set
         if "protocol" in self.found.heeds:
             facts["protocol"] = self.options.protocol
+        if self.writer is not None:
+            facts["score"] = self.writer.facts
         return facts
 
 
@@ -102,9 +113,14 @@ def _streamed(
     return InteractionLog.open(out)
 
 
-def _assembled(found: Source, options: PrepareOptions, out: Path, facts: _Facts) -> InteractionLog:
+def _assembled(
+    found: Source, options: PrepareOptions, out: Path, facts: _Facts, writer: ColumnWriter | None
+) -> InteractionLog:
     """The log by way of a table in memory."""
     table = found.read(options)
+    if writer is not None:
+        refuse(table.problems)
+        table = writer.on_table(table)
     build = options.build_options(table.defaults)
     refuse(table.check(build))
     assert table.frame is not None
@@ -113,7 +129,13 @@ def _assembled(found: Source, options: PrepareOptions, out: Path, facts: _Facts)
     return log.save(out, **facts.manifest(table.schema, build))
 
 
-def _find(source: str, path: Path | None, schema: TableSchema | None, progress: Progress | None) -> Source:
+def _find(
+    source: str,
+    path: Path | None,
+    schema: TableSchema | None,
+    progress: Progress | None,
+    writer: ColumnWriter | None,
+) -> Source:
     place = Path(source)
     if source.lower() in published_names() or not (place.exists() or place.suffix or len(place.parts) > 1):
         data_set = published(source)
@@ -122,7 +144,7 @@ def _find(source: str, path: Path | None, schema: TableSchema | None, progress: 
         return published_at(data_set, path, progress)
     if path is not None:
         raise ConfigError(f"'{source}' is a path already: leave the other path out, or name a data set")
-    found = source_at(place, schema)
+    found = source_at(place, schema, writer)
     if isinstance(found, Problem):
         raise DataError(str(found))
     return found
@@ -136,7 +158,7 @@ def _refuse_unheeded(options: PrepareOptions, source: Source) -> None:
             raise ConfigError(f"'{key}' means nothing for '{source.name}': leave it out")
 
 
-def _request_key(source: Source, schema: Path | None, options: PrepareOptions) -> str:
+def _request_key(source: Source, schema: Path | None, options: PrepareOptions, writer: ColumnWriter | None) -> str:
     """One hash of all that the result depends on, without reading the data."""
     states = [(file, file.stat()) for file in source.files]
     request = {
@@ -145,7 +167,7 @@ def _request_key(source: Source, schema: Path | None, options: PrepareOptions) -
         "files": [(str(file.resolve()), state.st_size, state.st_mtime_ns) for file, state in states],
         "schema": schema.read_text(encoding="utf-8") if schema else None,
         "options": options.model_dump(),
-    }
+    } | ({"score": writer.facts} if writer else {})
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 

@@ -14,7 +14,7 @@ from resus.data.log_rows import LogRows
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
-from resus.data.tables import Table, read_table
+from resus.data.tables import ColumnWriter, Table, read_table
 from resus.errors import ConfigError, DataError, DownloadError
 from resus.progress import Progress
 from resus.validation import nearest_key
@@ -119,7 +119,7 @@ def published(name: str) -> Published:
     raise ConfigError(f"there is no data set '{name}': {hint}known are {names}, planted, or a path to a table")
 
 
-def source_at(path: Path, schema: TableSchema | None) -> Source | Problem:
+def source_at(path: Path, schema: TableSchema | None, writer: ColumnWriter | None = None) -> Source | Problem:
     """What a path holds: a published data set, RecBole atomic files, or a table of one's own."""
     for data_set in PUBLISHED:
         if (path / data_set.files[0]).is_file():
@@ -134,7 +134,8 @@ def source_at(path: Path, schema: TableSchema | None) -> Source | Problem:
         return Source(inters[0].stem, tuple(recbole.files_of(inters[0])), read, frozenset({"label_threshold"}))
     if path.is_dir():
         return Problem(str(path), None, None, "the folder holds no known data set", "name a file in it")
-    return Source(path.stem, (path,), partial(read_table, path, schema), frozenset({"label_threshold"}))
+    read_own = partial(read_table, path, schema, writer=writer)
+    return Source(path.stem, (path,), read_own, frozenset({"label_threshold"}))
 
 
 def published_at(data_set: Published, path: Path | None, progress: Progress | None) -> Source:

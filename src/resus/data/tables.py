@@ -1,7 +1,9 @@
 """A table that was read, with the roles of its columns; and the reader of tables of one's own, CSV or Parquet."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -63,12 +65,28 @@ class Table:
         return [*self.problems, *found]
 
 
-def read_table(path: Path, schema: TableSchema | None, options: PrepareOptions) -> Table:
-    """A CSV, TSV or Parquet file and the schema that says what its columns mean."""
+class ColumnWriter(Protocol):
+    """What adds a column of its own to a table that was read: the scores of a model."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+
+    def columns(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
+        """Which of the columns that are present it reads."""
+
+    def on_table(self, table: Table) -> Table:
+        """The table with the column, and with the field in its schema."""
+
+
+def read_table(
+    path: Path, schema: TableSchema | None, options: PrepareOptions, *, writer: ColumnWriter | None = None
+) -> Table:
+    """A CSV, TSV or Parquet file and the schema that says what its columns mean; what a `writer` reads is read too."""
     if schema is not None and options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
     if path.suffix.lower() in PARQUET_SUFFIXES:
-        read = _read_parquet(path, schema)
+        read = _read_parquet(path, schema, writer)
     else:
         separator = _separator(path, schema)
         encoding = schema.encoding if schema else "utf-8"
@@ -105,7 +123,7 @@ def _separator(path: Path, schema: TableSchema | None) -> str:
     return (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
 
 
-def _read_parquet(path: Path, schema: TableSchema | None) -> Delimited:
+def _read_parquet(path: Path, schema: TableSchema | None, writer: ColumnWriter | None = None) -> Delimited:
     where = str(path)
     if not path.is_file():
         return Delimited(where, None, None, (Problem(where, None, None, "the file does not exist", "check the path"),))
@@ -113,6 +131,8 @@ def _read_parquet(path: Path, schema: TableSchema | None) -> Delimited:
         # Arrow, not polars, whose reader panics on some damaged files
         present = pq.read_schema(path).names
         columns = [name for name in schema.columns if name in present] if schema else present
+        if schema and writer:
+            columns = list(dict.fromkeys([*columns, *writer.columns(schema, present, where)]))
         table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
         table.validate(full=True)
         return Delimited(where, as_frame(table, where), None, ())

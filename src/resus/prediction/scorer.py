@@ -11,6 +11,7 @@ import torch
 from resus.data.features import FeatureMap, Ids, Weights
 from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
+from resus.external.score_column import ScoreColumn
 from resus.model import ResidualModel
 from resus.prediction.answers import Prediction, answer
 from resus.prediction.rows import QUERY, SUPPORT, check_columns, labels_of, users_of
@@ -20,25 +21,36 @@ from resus.predictors.neural import Predictor
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Ψ, the model of the residuals, and what the columns of the tables mean; `first_row` is where a block starts."""
+    """Ψ, the model of the residuals, and what the columns of the tables mean; `first_row` is where a block starts.
+
+    A `score` is a column that tables may lack: it is written block by block.
+    """
 
     predictor: Predictor
     model: ResidualModel
     features: FeatureMap
     schema: TableSchema
+    score: ScoreColumn | None = None
 
-    @property
-    def query_columns(self) -> list[str]:
-        return list(dict.fromkeys([self.schema.user, *(field.name for field in self.features.fields)]))
+    def query_columns(self, present: Collection[str], where: str = QUERY) -> list[str]:
+        """What is read of a table with these columns."""
+        columns = [self.schema.user, *(field.name for field in self.features.fields)]
+        if self.score is not None and self.score.name not in present:
+            columns.remove(self.score.name)
+            columns += self.score.columns(self.schema, present, where)
+        return list(dict.fromkeys(columns))
 
-    @property
-    def support_columns(self) -> list[str]:
-        return list(dict.fromkeys([*self.query_columns, self.schema.label]))
+    def support_columns(self, present: Collection[str]) -> list[str]:
+        return list(dict.fromkeys([*self.query_columns(present, SUPPORT), self.schema.label]))
 
     def check(self, support: Collection[str], query: Collection[str]) -> None:
         """Refuse tables that lack a column, before a row of either is read."""
-        check_columns(support, self.features, self.schema, SUPPORT)
-        check_columns(query, self.features, self.schema, QUERY)
+        for present, where in ((support, SUPPORT), (query, QUERY)):
+            there = set(present)
+            if self.score is not None:
+                self.score.columns(self.schema, present, where)
+                there.add(self.score.name)
+            check_columns(there, self.features, self.schema, where)
 
     def users(self, support: pl.DataFrame, first_row: int = 0) -> pl.Series:
         return users_of(support, self.schema, SUPPORT, first_row)
@@ -46,7 +58,13 @@ class Scorer:
     def events(self, support: pl.DataFrame, first_row: int = 0) -> tuple[Ids, Weights | None, npt.NDArray[np.float32]]:
         """Encoded support rows and their labels."""
         labels = labels_of(support, self.schema, first_row)
-        return *self.features.encode(support, SUPPORT, first_row), labels
+        return *self.encode(support, SUPPORT, first_row), labels
+
+    def encode(self, frame: pl.DataFrame, where: str, first_row: int = 0) -> tuple[Ids, Weights | None]:
+        """Ids and weights of rows, the score among them."""
+        if self.score is not None:
+            frame = self.score.on(frame, self.schema, where, first_row=first_row)
+        return self.features.encode(frame, where, first_row)
 
     def index(self, support: pl.DataFrame) -> SupportIndex:
         return SupportIndex.of(self.users(support), *self.events(support))
@@ -54,7 +72,7 @@ class Scorer:
     def answer(self, index: SupportIndex, query: pl.DataFrame, first_row: int = 0) -> tuple[Prediction, dict[str, int]]:
         """The answers, and by field in how many rows the value was never seen in training, or is missing."""
         users = users_of(query, self.schema, QUERY, first_row)
-        ids, weights = self.features.encode(query, QUERY, first_row)
+        ids, weights = self.encode(query, QUERY, first_row)
         asked = Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
         return answer(self.predictor, self.model, index, users, asked), self.features.count_unknown(ids)
 

@@ -95,7 +95,7 @@ def _deal_out(
     done = 0
     with contextlib.ExitStack() as opened:
         streams = [opened.enter_context(path.open("wb")) for path in paths]
-        for frame in support.frames(scorer.support_columns, block_rows):
+        for frame in support.frames(scorer.support_columns(support.columns), block_rows):
             block = np.empty(frame.height, dtype=_layout(scorer))
             block["user"] = users.search_sorted(scorer.users(frame, done)).to_numpy()
             ids, weights, block["label"] = scorer.events(frame, done)

@@ -132,7 +132,7 @@ class _Parts:
         row = done * self.block_rows
         self.progress("scores", row, self.query.rows, unit="rows")
         for number, table in enumerate(self.query.tables(self.block_rows, start=row), start=done):
-            frame = as_frame(table.select(self.scorer.query_columns), QUERY)
+            frame = as_frame(table.select(self.scorer.query_columns(self.query.columns)), QUERY)
             prediction, unknown = self.scorer.answer(spill.index(), frame, row)
             answered = with_columns(table, prediction.columns)
             with atomic_path(self.path(number)) as aside:

@@ -8,9 +8,9 @@ from torch import Tensor
 from resus.data.features import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError, DataError
+from resus.external.probabilities import SURE
 
 Scale = Literal["logits", "probabilities"]
-SURE = 1e-6  # a probability nearer to 0 or 1 than this is taken for this
 
 
 class ExternalPredictor:

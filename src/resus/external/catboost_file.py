@@ -1,0 +1,66 @@
+"""A CatBoost model file, `.cbm`."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from resus.data.features import as_text
+from resus.errors import ConfigError
+from resus.external.columns import numbers, text
+from resus.external.libraries import library, no_model
+from resus.external.probabilities import not_binary
+from resus.external.scoring_model import Floats, RowError
+
+LOGISTIC = ("Logloss", "CrossEntropy")
+
+
+@dataclass(frozen=True, eq=False)
+class CatboostFile:
+    """Trees on numbers, categories and words; a category never met is one of its normal cases."""
+
+    name: str
+    reads: tuple[str, ...]
+    model: Any
+    categories: frozenset[int]
+    words: frozenset[int]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        catboost = library("catboost", path.name)
+        model = catboost.CatBoost()
+        try:
+            model.load_model(str(path))
+        except catboost.CatBoostError as error:
+            raise no_model(path, "CatBoost", error) from None
+        loss = json.loads(model.get_metadata().get("params", "{}")).get("loss_function", {}).get("type", "unknown")
+        if loss not in LOGISTIC:
+            raise not_binary(path.name, f"its loss function is '{loss}', none of {', '.join(LOGISTIC)}")
+        if model.get_embedding_feature_indices():
+            raise ConfigError(f"{path} reads embeddings, which tables do not hold: hand it over as a function")
+        return cls(
+            path.name,
+            tuple(model.feature_names_),
+            model,
+            frozenset(model.get_cat_feature_indices()),
+            frozenset(model.get_text_feature_indices()),
+        )
+
+    def logits(self, frame: pl.DataFrame) -> Floats:
+        columns = {name: self._column(place, frame[:, place]) for place, name in enumerate(self.reads)}
+        rows = library("pandas", self.name).DataFrame(columns)
+        return np.asarray(self.model.predict(rows, prediction_type="RawFormulaVal"), dtype=np.float64)
+
+    def _column(self, place: int, series: pl.Series) -> Any:
+        if place in self.words:
+            return text(series, missing="")
+        if place not in self.categories:
+            return numbers(series)
+        absent = as_text(series).is_null().arg_true()
+        if len(absent):
+            what = "the value is missing, and CatBoost takes no missing category"
+            raise RowError(int(absent[0]), series.name, what, "fill it as it was filled for the model's training")
+        return text(series, missing="")

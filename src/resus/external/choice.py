@@ -1,0 +1,55 @@
+"""Which kind of model something is."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from resus.errors import ConfigError
+from resus.external.catboost_file import CatboostFile
+from resus.external.estimators import Estimator
+from resus.external.functions import Function
+from resus.external.lightgbm_file import LightgbmFile
+from resus.external.onnx_file import OnnxFile
+from resus.external.scoring_model import ScoringModel
+from resus.external.xgboost_file import XgboostFile
+
+FILES: dict[str, Callable[[Path], ScoringModel]] = {
+    ".txt": LightgbmFile.read,
+    ".lgb": LightgbmFile.read,
+    ".lgbm": LightgbmFile.read,
+    ".json": XgboostFile.read,
+    ".ubj": XgboostFile.read,
+    ".cbm": CatboostFile.read,
+    ".onnx": OnnxFile.read,
+}
+PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".sav")
+
+
+def model_that_scores(what: Any) -> ScoringModel:
+    """A model of a file (by its ending), of an estimator with `predict_proba`, or of a function of a polars frame."""
+    if isinstance(what, str | Path):
+        return _of_file(Path(what))
+    if hasattr(what, "predict_proba") and not isinstance(what, type):
+        return Estimator(what)
+    if callable(what) and not isinstance(what, type):
+        return Function(what)
+    given = f"the class {what.__name__}" if isinstance(what, type) else f"a {type(what).__name__}"
+    raise ConfigError(
+        f"{given} is no model that scores: give a function of a polars frame, a fitted estimator with predict_proba, "
+        "or the Path of a model file"
+    )
+
+
+def _of_file(path: Path) -> ScoringModel:
+    ending = path.suffix.lower()
+    if ending in PICKLES:
+        raise ConfigError(
+            f"{path} is a pickle, which can run any code, so resus never opens one: load it yourself, and hand over "
+            "the object with Resus(predictor=…)"
+        )
+    if ending not in FILES:
+        known = "LightGBM's .txt, .lgb, .lgbm, XGBoost's .json, .ubj, CatBoost's .cbm, .onnx"
+        raise ConfigError(f"{path} ends like no kind of model that is known ({known}): name it by its kind")
+    if not path.is_file():
+        raise ConfigError(f"{path} is no file: check the path of the model")
+    return FILES[ending](path)

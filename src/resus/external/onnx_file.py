@@ -1,0 +1,132 @@
+"""An ONNX file, with the inputs and outputs that the converters of scikit-learn, LightGBM, XGBoost and torch write."""
+
+import operator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from resus.errors import ConfigError
+from resus.external.columns import numbers, text
+from resus.external.libraries import library, no_model
+from resus.external.probabilities import logits_of, not_binary, of_the_click
+from resus.external.scoring_model import Floats, RowError
+
+KINDS = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(string)": np.object_,
+}
+PROBABILITY, LOGIT = "prob", ("logit", "margin", "raw")  # parts of the names that outputs have
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxFile:
+    """Either an input per column, named as the column is, or one `[N, F]` input, which knows no names."""
+
+    name: str
+    reads: tuple[str, ...] | int
+    session: Any
+    output: str
+    is_logit: bool
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        onnxruntime = library("onnxruntime", path.name)
+        try:
+            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        except Exception as error:  # its errors have no class in common
+            raise no_model(path, "ONNX", error) from None
+        output = _output(session.get_outputs(), path.name)
+        return cls(path.name, _reads(session.get_inputs(), path), session, output.name, _is_logit(output, path.name))
+
+    def logits(self, frame: pl.DataFrame) -> Floats:
+        inputs = self.session.get_inputs()
+        if isinstance(self.reads, int):
+            kind = KINDS[inputs[0].type]
+            fed = {inputs[0].name: np.column_stack([_values(series, kind) for series in frame])}
+        else:
+            fed = {
+                place.name: _values(series, KINDS[place.type]).reshape((-1, 1)[: 1 if len(place.shape) == 1 else 2])
+                for place, series in zip(inputs, frame, strict=True)
+            }
+        try:
+            (said,) = self.session.run([self.output], fed)
+        except Exception as error:  # as above
+            reason = str(error).partition("\n")[0]
+            raise ConfigError(f"{self.name} cannot be run on these columns ({reason}): export it again") from None
+        return self._of_rows(_of_maps(said, self.name) if isinstance(said, list) else np.asarray(said, np.float64))
+
+    def _of_rows(self, said: Floats) -> Floats:
+        if said.ndim == 2 and said.shape[1] == 1:
+            said = said[:, 0]
+        if said.ndim == 2 and self.is_logit and said.shape[1] == 2:
+            return said[:, 1] - said[:, 0]  # a softmax of two is a sigmoid of their difference
+        if said.ndim != 1:
+            said = of_the_click(said, self.name)
+        return said if self.is_logit else logits_of(said, self.name)
+
+
+def _reads(inputs: list[Any], path: Path) -> tuple[str, ...] | int:
+    for place in inputs:
+        if place.type not in KINDS:
+            raise ConfigError(f"{path}: its input '{place.name}' is a {place.type}: known are {', '.join(KINDS)}")
+    widths = [place.shape[1] if len(place.shape) == 2 else 1 for place in inputs]
+    if len(inputs) == 1 and isinstance(widths[0], int) and widths[0] > 1:
+        return widths[0]
+    wide = [place.name for place, width in zip(inputs, widths, strict=True) if width != 1 or len(place.shape) > 2]
+    if wide:
+        raise ConfigError(
+            f"{path}: its input '{wide[0]}' is neither one column nor a matrix of a known number of columns: "
+            "export it with one such matrix, or with an input per column"
+        )
+    return tuple(place.name for place in inputs)
+
+
+def _output(outputs: list[Any], name: str) -> Any:
+    """What says how probable a click is, beside which there may be the class itself."""
+    fractions = [out for out in outputs if out.type.startswith(("seq(map", "tensor(float", "tensor(double"))]
+    if len(fractions) > 1:
+        fractions = [out for out in fractions if PROBABILITY in out.name.lower()]
+    if len(fractions) != 1:
+        raise not_binary(name, f"of its outputs {', '.join(out.name for out in outputs)} none is the one probability")
+    return fractions[0]
+
+
+def _is_logit(output: Any, name: str) -> bool:
+    if output.type.startswith("seq(map") or PROBABILITY in output.name.lower():
+        return False
+    if any(word in output.name.lower() for word in LOGIT):
+        return True
+    raise ConfigError(
+        f"the output '{output.name}' of {name} may be a logit or a probability: "
+        "call it 'logits' or 'probabilities' when you export it"
+    )
+
+
+def _values(series: pl.Series, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+    if kind is np.object_:
+        return text(series, missing="")
+    values = numbers(series)
+    if np.issubdtype(kind, np.integer):
+        odd = np.flatnonzero(values != np.trunc(values))  # NaN too
+        if len(odd):
+            row = int(odd[0])
+            raise RowError(
+                row, series.name, f"{series[row]!r} is not a whole number", "the model reads one here: mend it"
+            )
+    return values.astype(kind)
+
+
+def _of_maps(rows: list[dict[Any, float]], name: str) -> Floats:
+    """`[N, 2]` of the maps from class to probability that ZipMap makes, the classes in order."""
+    classes = sorted(rows[0]) if rows else [0, 1]
+    if len(classes) != 2:
+        raise not_binary(name, f"it knows the {len(classes)} classes {', '.join(map(str, classes))}")
+    columns = [np.fromiter(map(operator.itemgetter(each), rows), np.float64, len(rows)) for each in classes]
+    return np.column_stack(columns)

@@ -1,0 +1,173 @@
+"""The column that a model writes, on frames, on tables that are read, and block by block."""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from resus.data.problems import Problem
+from resus.data.schema import FieldSchema, TableSchema
+from resus.data.tables import Table
+from resus.errors import ConfigError, DataError
+from resus.external.choice import model_that_scores
+from resus.external.scoring_model import Floats, RowError, ScoringModel
+from resus.files import sha256_of
+from resus.validation import nearest_key
+
+SCORE = "model_score"
+BLOCK_ROWS = 1 << 17  # scored at once: a model's own copy of the rows must not be one of the whole table
+GENERIC = re.compile(r"(Column_|f)?\d+")  # names that LightGBM, XGBoost and CatBoost give to columns without any
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreColumn:
+    """A numeric column, on the logit scale. Without its `model`, as nothing that executes is saved, what wrote it."""
+
+    name: str
+    written_by: str
+    sha256: str | None  # of the model's file, where it is one
+    model: ScoringModel | None
+
+    @classmethod
+    def of(cls, what: Any, name: str = SCORE) -> Self:
+        """Of a model file, an estimator or a function."""
+        model = model_that_scores(what)
+        return cls(name, model.name, sha256_of(Path(what)) if isinstance(what, str | Path) else None, model)
+
+    @classmethod
+    def remembered(cls, facts: dict[str, Any]) -> Self:
+        return cls(facts["column"], facts["written_by"], facts["sha256"], None)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a log and a run remember of it."""
+        return {"column": self.name, "written_by": self.written_by, "sha256": self.sha256}
+
+    def again(self, what: Any) -> "ScoreColumn":
+        """With its model handed over once more; another file than the one that wrote it is refused."""
+        given = ScoreColumn.of(what, self.name)
+        self.refuse_another(given)
+        return given
+
+    def refuse_another(self, given: "ScoreColumn") -> None:
+        if self.sha256 is not None and given.sha256 != self.sha256:
+            raise ConfigError(
+                f"the column '{self.name}' was written by {self.written_by} of sha256 {self.sha256[:12]}…, and "
+                f"{given.written_by} is not that file: hand over the same one, or train anew on its scores"
+            )
+
+    def schema(self, schema: TableSchema) -> TableSchema:
+        """With the column as one of its numeric fields."""
+        if self.name in (schema.user, schema.item, schema.label, schema.time):
+            raise ConfigError(f"'{self.name}' is a column of the schema already: give the scores another name")
+        field = schema.fields.get(self.name, FieldSchema(kind="numeric"))
+        if field.kind != "numeric":
+            raise ConfigError(
+                f"fields: '{self.name}' is for the scores of a model and must be numeric, not {field.kind}"
+            )
+        return schema.model_copy(update={"fields": schema.fields | {self.name: field}})
+
+    def columns(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
+        """Which columns of a table the model reads to write this one; none where it is there."""
+        if self.name in present:
+            return []
+        if self.model is None:
+            raise DataError(
+                f"{where} has no column '{self.name}', which {self.written_by} wrote: hand that model over again, as "
+                "resus.load(folder, predictor=…) or --score-with, or write the column yourself"
+            )
+        seen = [name for name in present if name != schema.label]
+        reads = self.model.reads
+        if reads is None:
+            return seen
+        if isinstance(reads, int) or (all(map(GENERIC.fullmatch, reads)) and not set(reads) <= set(seen)):
+            return self._by_place(schema, reads if isinstance(reads, int) else len(reads))
+        for name in reads:
+            if name == schema.label:
+                raise ConfigError(f"{self.written_by} reads the label '{name}': give a model that does without")
+            if name not in seen:
+                raise DataError(_no_column(where, name, self.written_by, seen))
+        return list(reads)
+
+    def on(
+        self,
+        frame: pl.DataFrame,
+        schema: TableSchema,
+        where: str,
+        *,
+        first_row: int = 0,
+        lines: pl.Series | None = None,
+    ) -> pl.DataFrame:
+        """The frame with the column; one that has it comes back as it is.
+
+        An error counts the `first_row` rows of `where` that came before, or names the line of the file.
+        """
+        if self.name in frame.columns:
+            return frame
+        columns = self.columns(schema, frame.columns, where)
+        for name in columns:
+            if name not in frame.columns:
+                raise DataError(_no_column(where, name, self.written_by, frame.columns))
+        scores = np.empty(frame.height, dtype=np.float64)
+        for start in range(0, frame.height, BLOCK_ROWS):
+            block = frame.slice(start, BLOCK_ROWS).select(columns)
+            try:
+                scores[start : start + block.height] = self._checked(block)
+            except RowError as bad:
+                row = start + bad.row
+                line = first_row + row + 1 if lines is None else int(lines[row])
+                raise DataError(str(Problem(where, line, bad.column, bad.what, bad.fix))) from None
+        return frame.with_columns(pl.Series(self.name, scores))
+
+    def learned_on(
+        self, frame: pl.DataFrame, schema: TableSchema, where: str, lines: pl.Series | None = None
+    ) -> tuple[pl.DataFrame, TableSchema]:
+        """A table to learn from and its schema, both with the column, which the table must not have yet."""
+        if self.name in frame.columns:
+            raise ConfigError(
+                f"{where} has a column '{self.name}' already: drop it, call the scores of {self.written_by} otherwise, "
+                f"or take the column as it is with predictor logits:{self.name}"
+            )
+        return self.on(frame, schema, where, lines=lines), self.schema(schema)
+
+    def on_table(self, table: Table) -> Table:
+        """A table that was read, with the column."""
+        assert table.frame is not None
+        assert table.schema is not None
+        frame, schema = self.learned_on(table.frame, table.schema, table.where, table.lines)
+        return replace(table, frame=frame, schema=schema)
+
+    def _by_place(self, schema: TableSchema, count: int) -> list[str]:
+        fields = [name for name in schema.fields if name != self.name]
+        if len(fields) != count:
+            raise ConfigError(
+                f"{self.written_by} reads {count} columns and does not say which, and the schema has the "
+                f"{len(fields)} fields {', '.join(fields)}: fit it on named columns, or hand it over as a function"
+            )
+        return fields
+
+    def _checked(self, block: pl.DataFrame) -> Floats:
+        """The model's answers to some rows, each of them a finite number."""
+        assert self.model is not None
+        said = self.model.logits(block)
+        if said.shape not in ((block.height,), (block.height, 1)):
+            raise DataError(
+                f"{self.written_by} gave an answer of the shape {list(said.shape)} for {block.height:,} rows: "
+                "it must give one logit a row"
+            )
+        said = said.reshape(-1)
+        odd = np.flatnonzero(~np.isfinite(said))
+        if len(odd):
+            what = f"{self.written_by} says {said[odd[0]]}, which is no finite logit"
+            raise RowError(int(odd[0]), None, what, "see what is odd about the row, or mend the model")
+        return said
+
+
+def _no_column(where: str, name: str, model: str, known: Sequence[str]) -> str:
+    nearest = nearest_key(name, known)
+    hint = f"did you mean '{nearest}'?" if nearest else "add it"
+    return f"{where} has no column '{name}', which {model} reads: {hint}"

@@ -1,0 +1,69 @@
+"""An XGBoost model file, `.json` or `.ubj` as `save_model` writes them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import polars as pl
+
+from resus.external.columns import matrix
+from resus.external.libraries import library, no_model
+from resus.external.probabilities import not_binary
+from resus.external.scoring_model import Floats
+
+LOGISTIC = ("binary:logistic", "binary:logitraw", "reg:logistic")
+
+
+@dataclass(frozen=True, eq=False)
+class XgboostFile:
+    """Trees on numbers; categories, which files of version 3.1 and later list, are looked up in the file."""
+
+    name: str
+    reads: tuple[str, ...] | int
+    booster: Any
+    categories: Mapping[int, list[Any]]
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        xgboost = library("xgboost", path.name)
+        booster = xgboost.Booster()
+        _refuse_cut(path)
+        try:
+            booster.load_model(path)
+            objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
+        except (xgboost.core.XGBoostError, UnicodeDecodeError):  # of the former the message is a stack of addresses
+            raise no_model(path, "XGBoost", "the library cannot read it") from None
+        if objective not in LOGISTIC:
+            raise not_binary(path.name, f"its objective is '{objective}', none of {', '.join(LOGISTIC)}")
+        names = booster.feature_names
+        return cls(path.name, tuple(names) if names else booster.num_features(), booster, _categories(booster))
+
+    def logits(self, frame: pl.DataFrame) -> Floats:
+        rows = library("xgboost", self.name).DMatrix(
+            matrix(frame, self.categories),
+            feature_names=self.booster.feature_names,
+            feature_types=self.booster.feature_types,
+            enable_categorical=True,
+        )
+        best = self.booster.attr("best_iteration")  # of early stopping, as XGBClassifier heeds it
+        trees = (0, int(best) + 1) if best is not None else (0, 0)
+        margins = self.booster.predict(rows, output_margin=True, iteration_range=trees)
+        return np.asarray(margins, dtype=np.float64)
+
+
+def _refuse_cut(path: Path) -> None:
+    """Both formats end with a brace; in a `.ubj` that is cut XGBoost takes garbage for sizes, and then all memory."""
+    with path.open("rb") as stream:
+        stream.seek(max(0, path.stat().st_size - 8))
+        if not stream.read().rstrip().endswith(b"}"):
+            raise no_model(path, "XGBoost", "it is something else, or cut short")
+
+
+def _categories(booster: Any) -> dict[int, list[Any]]:
+    if not hasattr(booster, "get_categories"):  # before 3.1 a file lists none, and the columns hold codes
+        return {}
+    listed = booster.get_categories(export_to_arrow=True).to_arrow()
+    return {place: values.to_pylist() for place, (_, values) in enumerate(listed) if values is not None}

@@ -1,0 +1,164 @@
+"""A model file gives the logits that its own library gives, of raw columns, also where all of them are text."""
+
+from pathlib import Path
+
+import catboost
+import lightgbm
+import numpy as np
+import polars as pl
+import pytest
+import xgboost
+from models_of_others import FILES, OF_NUMBERS, READS, SCHEMA, Fitted, linear_onnx, rows
+
+from resus.errors import ConfigError, DataError
+from resus.external.choice import model_that_scores
+from resus.external.score_column import ScoreColumn
+
+QUIET = {"verbose": 0, "allow_writing_files": False, "iterations": 2}
+
+
+@pytest.fixture(scope="module")
+def table() -> pl.DataFrame:
+    return rows()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module", params=list(FILES))
+def fitted(request: pytest.FixtureRequest, table: pl.DataFrame, folder: Path) -> Fitted:
+    return FILES[request.param](table, folder)
+
+
+def scores(path: Path, table: pl.DataFrame) -> pl.Series:
+    schema = SCHEMA if set(READS) >= set(_names(path)) else OF_NUMBERS
+    return ScoreColumn.of(path).on(table, schema, "the table")["model_score"]
+
+
+def _names(path: Path) -> tuple[str, ...]:
+    reads = model_that_scores(path).reads
+    return reads if isinstance(reads, tuple) else ("nameless",)
+
+
+def test_the_logits_are_the_librarys_own(fitted: Fitted, table: pl.DataFrame) -> None:
+    assert np.ptp(fitted.logits) > 0.3, "a model that says the same of all rows shows nothing"
+    assert np.abs(scores(fitted.path, table).to_numpy() - fitted.logits).max() < 2e-6
+
+
+def test_text_as_a_csv_has_it_is_read_as_what_it_says(fitted: Fitted, table: pl.DataFrame) -> None:
+    shuffled = table.select(reversed(table.columns)).sample(fraction=1, shuffle=True, seed=1)
+    as_text = shuffled.with_columns(pl.all().cast(pl.String))
+    assert scores(fitted.path, as_text).equals(scores(fitted.path, shuffled))
+
+
+def test_no_rows_are_no_scores(fitted: Fitted, table: pl.DataFrame) -> None:
+    assert scores(fitted.path, table.clear()).is_empty()
+
+
+@pytest.mark.parametrize("kind", ["LightGBM", "XGBoost as JSON"])
+def test_a_category_never_met_is_as_good_as_missing(kind: str, table: pl.DataFrame, tmp_path: Path) -> None:
+    path = FILES[kind](table, tmp_path).path
+    fresh, missing = (table.with_columns(category=pl.lit(value, pl.String)) for value in ("c99", None))
+    assert scores(path, fresh).equals(scores(path, missing))
+    assert not scores(path, fresh).equals(scores(path, table))
+
+
+def test_catboost_answers_for_a_category_never_met_and_refuses_a_missing_one(
+    table: pl.DataFrame, tmp_path: Path
+) -> None:
+    path = FILES["CatBoost"](table, tmp_path).path
+    assert scores(path, table.with_columns(category=pl.lit("c99"))).is_finite().all()
+    holey = table.with_columns(category=pl.when(pl.col("item") != table["item"][7]).then("category"))
+    with pytest.raises(DataError, match=r"the table, row \d+, column 'category': the value is missing, and CatBoost"):
+        scores(path, holey)
+
+
+@pytest.mark.parametrize("kind", ["LightGBM", "XGBoost as UBJSON", "CatBoost", "ONNX of columns, logits"])
+def test_what_is_no_number_is_named(kind: str, table: pl.DataFrame, tmp_path: Path) -> None:
+    path = FILES[kind](table, tmp_path).path
+    cells = table["discount"].cast(pl.String).to_list()
+    cells[41] = "cheap"
+    with pytest.raises(DataError, match="the table, row 42, column 'discount': 'cheap' is not a number"):
+        scores(path, table.with_columns(discount=pl.Series(cells)))
+
+
+@pytest.mark.parametrize(
+    "kind", ["LightGBM", "XGBoost as JSON", "XGBoost as UBJSON", "CatBoost", "ONNX of columns, logits"]
+)
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
+def test_a_file_that_is_cut_short(kind: str, share: float, table: pl.DataFrame, tmp_path: Path) -> None:
+    path = FILES[kind](table, tmp_path).path
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))].rstrip(b"}"))
+    with pytest.raises(
+        ConfigError, match=rf"{path.name} is not a whole \w+ model .*: save the model again, or name ano"
+    ):
+        model_that_scores(path)
+
+
+@pytest.mark.parametrize("ending", ["txt", "lgb", "json", "ubj", "cbm", "onnx"])
+def test_a_file_of_something_else(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"notes.{ending}"
+    path.write_text('{"these are": "notes, not a model"}\n' * 9)
+    with pytest.raises(ConfigError, match=rf"notes.{ending} is not a whole \w+ model"):
+        model_that_scores(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("model.pkl", "is a pickle, which can run any code, so resus never opens one: load it yourself, and hand over"),
+        ("model.joblib", "is a pickle"),
+        ("model.h5", r"ends like no kind of model that is known \(LightGBM's .txt, .*, .onnx\): name it by its kind"),
+        ("model.cbm", "model.cbm is no file: check the path of the model"),
+    ],
+)
+def test_files_that_are_not_opened(name: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        model_that_scores(tmp_path / name)
+
+
+def test_models_that_do_not_say_how_probable_a_click_is(table: pl.DataFrame, tmp_path: Path) -> None:
+    columns, classes = table.select("discount", "hour").to_numpy(), table["hour"].to_numpy() % 3
+    trees = lightgbm.Dataset(columns, classes)
+    lightgbm.train({"objective": "multiclass", "num_class": 3, "num_threads": 1, "verbosity": -1}, trees, 2).save_model(
+        tmp_path / "m.txt"
+    )
+    xgboost.XGBRegressor(n_estimators=2).fit(columns, classes).save_model(tmp_path / "m.json")
+    catboost.CatBoostClassifier(**QUIET).fit(columns, classes).save_model(str(tmp_path / "m.cbm"))
+    for name, why in (
+        ("m.txt", "its objective is 'multiclass', not binary or cross_entropy"),
+        ("m.json", "its objective is 'reg:squarederror', none of binary:logistic, "),
+        ("m.cbm", "its loss function is 'MultiClass', none of Logloss, CrossEntropy"),
+    ):
+        with pytest.raises(
+            ConfigError, match=rf"{name} does not say how probable a click is \({why}.*: give a model of"
+        ):
+            model_that_scores(tmp_path / name)
+
+
+def test_onnx_files_of_other_outputs(table: pl.DataFrame, tmp_path: Path) -> None:
+    three = linear_onnx(table, tmp_path, name="three.onnx", output="probabilities", classes=3)
+    with pytest.raises(ConfigError, match=r"three.onnx does not say .*the shape \[\d+, 3\], not \[rows, 2\]"):
+        scores(three.path, table)
+    unnamed = linear_onnx(table, tmp_path, name="unnamed.onnx", output="dense_2")
+    with pytest.raises(ConfigError, match=r"the output 'dense_2' of unnamed.onnx may be a logit or a probability"):
+        model_that_scores(unnamed.path)
+    wrong = linear_onnx(table, tmp_path, name="wrong.onnx", output="probabilities", logit=True)
+    with pytest.raises(DataError, match=r"row \d+: wrong.onnx says -?[\d.]+, which is no probability"):
+        scores(wrong.path, table)
+
+
+@pytest.mark.parametrize(
+    ("module", "ending"), [("lightgbm", "txt"), ("xgboost", "ubj"), ("catboost", "cbm"), ("onnxruntime", "onnx")]
+)
+def test_a_library_that_is_not_installed(
+    module: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    (tmp_path / f"model.{ending}").write_bytes(b"")
+    sentence = f"model.{ending} needs {module}, which is not installed: pip install {module}"
+    with pytest.raises(ConfigError, match=sentence):
+        model_that_scores(tmp_path / f"model.{ending}")
