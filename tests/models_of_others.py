@@ -65,7 +65,7 @@ def lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
         columns, table["click"].to_numpy()
     )
     model.booster_.save_model(folder / "model.txt")
-    return Fitted(folder / "model.txt", model.predict_proba(columns, raw_score=True))
+    return Fitted(folder / "model.txt", np.asarray(model.predict_proba(columns, raw_score=True)))
 
 
 def steep_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
@@ -74,7 +74,7 @@ def steep_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
     data = lightgbm.Dataset(columns, table["click"].to_numpy())
     model = lightgbm.train({"objective": "binary", "sigmoid": 0.4, "num_threads": 1, "verbosity": -1}, data, 8)
     model.save_model(folder / "steep.lgb")
-    chance = model.predict(columns)
+    chance = np.asarray(model.predict(columns))
     return Fitted(folder / "steep.lgb", np.log(chance / (1 - chance)))
 
 

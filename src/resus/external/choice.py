@@ -33,7 +33,7 @@ def model_that_scores(what: Any) -> ScoringModel:
         return Estimator(what)
     if callable(what) and not isinstance(what, type):
         return Function(what)
-    given = f"the class {what.__name__}" if isinstance(what, type) else f"a {type(what).__name__}"
+    given = f"the class {what.__name__}" if isinstance(what, type) else f"a value of the type {type(what).__name__}"
     raise ConfigError(
         f"{given} is no model that scores: give a function of a polars frame, a fitted estimator with predict_proba, "
         "or the Path of a model file"

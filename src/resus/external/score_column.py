@@ -145,8 +145,9 @@ class ScoreColumn:
         fields = [name for name in schema.fields if name != self.name]
         if len(fields) != count:
             raise ConfigError(
-                f"{self.written_by} reads {count} columns and does not say which, and the schema has the "
-                f"{len(fields)} fields {', '.join(fields)}: fit it on named columns, or hand it over as a function"
+                f"{self.written_by} reads {count} column{'' if count == 1 else 's'} and does not say which, and the "
+                f"schema has the {len(fields)} fields {', '.join(fields)}: fit it on named columns, or hand it over as "
+                "a function"
             )
         return fields
 

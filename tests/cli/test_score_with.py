@@ -1,0 +1,166 @@
+"""`--score-with`: from events and a model file to answers, the same as with the scores written by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from models_of_others import catboost_file, linear_onnx, rows
+from resus_process import SMALL, resus_here
+
+from resus import InteractionLog
+from resus.data.frames import as_frame
+from resus.external.catboost_file import CatboostFile
+from resus.external.scoring_model import Floats
+
+pytestmark = pytest.mark.integration
+
+SCHEMA = "user: user\nitem: item\ntime: time\nlabel: click\nfields: {category: categorical, price: numeric}\n"
+TABLE = rows().with_columns(pl.col("price").fill_null(0))
+KNOWN = TABLE.filter(pl.col("time") < 4)
+ASKED = TABLE.filter(pl.col("time") >= 4).drop("click")
+PREPARE = ("prepare", "events.csv", "--schema", "schema.yaml", "--out")
+SCORED = ("--score-with", "model.cbm")
+
+
+def succeed(*words: object, cwd: Path) -> str:
+    done = resus_here(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def refused(*words: object, cwd: Path) -> str:
+    done = resus_here(*words, cwd=cwd)
+    assert (done.returncode, done.stdout) == (2, ""), done.stdout
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Events, a model of them, a log with its scores and a run on top; and the same with the scores by hand."""
+    folder = tmp_path_factory.mktemp("scored")
+    scores = pl.Series("model_score", catboost_file(TABLE, folder).logits)
+    (folder / "schema.yaml").write_text(SCHEMA)
+    (folder / "by-hand.yaml").write_text(SCHEMA.replace("numeric}", "numeric, model_score: numeric}"))
+    for name, table in (("events", TABLE), ("support", KNOWN), ("query", ASKED)):
+        table.write_csv(folder / f"{name}.csv")
+        pq.write_table(table.to_arrow(), folder / f"{name}.parquet")
+    TABLE.with_columns(scores).write_csv(folder / "scored.csv")
+    said = succeed(*PREPARE, "log", *SCORED, cwd=folder)
+    assert said.endswith("log in log; next: resus train log --predictor logits:model_score\n")
+    succeed("prepare", "scored.csv", "--schema", "by-hand.yaml", "--out", "by-hand", cwd=folder)
+    for log in ("log", "by-hand"):
+        succeed("train", log, "--predictor", "logits:model_score", *SMALL, "--out", f"run-{log}", cwd=folder)
+    return folder
+
+
+def test_the_log_is_the_one_with_the_scores_by_hand(folder: Path, tmp_path: Path) -> None:
+    mine, by_hand = InteractionLog.open(folder / "log"), InteractionLog.open(folder / "by-hand")
+    assert mine.content_hash == by_hand.content_hash
+    assert mine.manifest["score"]["written_by"] == "model.cbm"
+    of_parquet = ("prepare", "events.parquet", "--schema", "schema.yaml", "--out", tmp_path / "log", *SCORED)
+    succeed(*of_parquet, cwd=folder)
+    assert InteractionLog.open(tmp_path / "log").content_hash == mine.content_hash
+    succeed(*PREPARE, tmp_path / "other", *SCORED, "--score-column", "cat", cwd=folder)
+    assert [field.name for field in InteractionLog.open(tmp_path / "other").features.fields][-1] == "cat"
+
+
+def test_the_same_again_is_there_and_another_model_is_another_log(folder: Path, tmp_path: Path) -> None:
+    succeed(*PREPARE, tmp_path / "log", *SCORED, cwd=folder)
+    before = (tmp_path / "log" / "manifest.json").stat().st_mtime_ns
+    succeed(*PREPARE, tmp_path / "log", *SCORED, cwd=folder)
+    assert (tmp_path / "log" / "manifest.json").stat().st_mtime_ns == before
+    other = linear_onnx(TABLE, tmp_path, name="other.onnx", output="logits", logit=True).path
+    succeed(*PREPARE, tmp_path / "log", "--score-with", other, cwd=folder)
+    assert InteractionLog.open(tmp_path / "log").manifest["score"]["written_by"] == "other.onnx"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_the_answers_are_those_of_the_scores_by_hand(ending: str, folder: Path, tmp_path: Path) -> None:
+    tables = ("--support", f"support.{ending}", "--query", f"query.{ending}")
+    out = tmp_path / f"mine.{ending}"
+    succeed("predict", "run-log", *tables, *SCORED, "--out", out, cwd=folder)
+    scored = as_frame(pl.read_csv(folder / "scored.csv"))
+    for name, table in (("support", KNOWN), ("query", ASKED)):
+        scored.join(table.select("user", "time"), on=["user", "time"], maintain_order="right").write_csv(
+            tmp_path / f"{name}.csv"
+        )
+    by_hand = ("--support", tmp_path / "support.csv", "--query", tmp_path / "query.csv", "--out", tmp_path / "hand.csv")
+    succeed("predict", "run-by-hand", *by_hand, cwd=folder)
+    mine = pl.read_csv(out) if ending == "csv" else as_frame(pq.read_table(out))
+    answers = ["probability", "basis", "residual", "support"]
+    assert mine.columns == [*ASKED.columns, *answers], "the query's columns come back, and no others"
+    difference = mine.select(answers) - pl.read_csv(tmp_path / "hand.csv").select(answers)
+    assert np.abs(difference.to_numpy()).max() < 1e-5
+    assert mine["residual"].abs().max() > 0  # type: ignore[operator]
+
+
+def test_parquet_is_scored_block_by_block(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    of_library = CatboostFile.logits
+
+    def counted(self: CatboostFile, frame: pl.DataFrame) -> Floats:
+        sizes.append(frame.height)
+        return of_library(self, frame)
+
+    tables = ("--support", "support.parquet", "--query", "query.parquet", *SCORED)
+    succeed("predict", "run-log", *tables, "--out", tmp_path / "whole.parquet", cwd=folder)
+    monkeypatch.setattr(CatboostFile, "logits", counted)
+    succeed("predict", "run-log", *tables, "--out", tmp_path / "blocks.parquet", "--block-rows", 50, cwd=folder)
+    assert max(sizes) == 50
+    assert sum(sizes) == KNOWN.height + ASKED.height
+    whole, blocks = (as_frame(pq.read_table(tmp_path / f"{name}.parquet")) for name in ("whole", "blocks"))
+    assert (whole["probability"] - blocks["probability"]).abs().max() < 1e-6  # type: ignore[operator]
+
+
+PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (PREDICT, "the support has no column 'model_score', which model.cbm wrote: hand that model over again, as "),
+        (
+            (*PREDICT, "--score-with", "other.onnx"),
+            "other.onnx is not that file: hand over the same one, or train anew",
+        ),
+        ((*PREDICT, "--score-with", "model.joblib"), "model.joblib is a pickle, which can run any code"),
+        ((*PREPARE, "new", "--score-with", "absent.cbm"), "absent.cbm is no file: check the path of the model"),
+        ((*PREPARE, "new", "--score-with", "events.csv"), "events.csv ends like no kind of model that is known"),
+        ((*PREPARE, "new", "--score-with", "schema.txt"), "schema.txt is not a whole LightGBM model"),
+        ((*PREPARE, "new", "--score-column", "cat"), "--score-column names what a model writes: say which model with"),
+        (("prepare", "planted", "--out", "new", *SCORED), "the planted world is drawn, not read: leave out --path, "),
+        (
+            ("prepare", "cut.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
+            "cut.csv has no column 'discount', which model.cbm reads: add it",
+        ),
+        (
+            ("prepare", "cut.parquet", "--schema", "schema.yaml", "--out", "new", *SCORED),
+            "cut.parquet has no column 'discount', which model.cbm reads: add it",
+        ),
+        (
+            ("prepare", "wrong.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
+            "wrong.csv, row 5, column 'discount': 'cheap' is not a number; the model reads a number here",
+        ),
+        (
+            ("prepare", "scored.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
+            "scored.csv has a column 'model_score' already: drop it, call the scores of model.cbm otherwise, or take",
+        ),
+    ],
+)
+def test_mistakes_are_one_sentence_and_leave_nothing_behind(
+    words: tuple[object, ...], sentence: str, folder: Path
+) -> None:
+    linear_onnx(TABLE, folder, name="other.onnx", output="logits", logit=True)
+    (folder / "model.joblib").write_bytes(b"")
+    (folder / "schema.txt").write_text(SCHEMA)
+    TABLE.drop("discount").write_csv(folder / "cut.csv")
+    pq.write_table(TABLE.drop("discount").to_arrow(), folder / "cut.parquet")
+    cells = TABLE["discount"].cast(pl.String).to_list()
+    cells[3] = "cheap"
+    TABLE.with_columns(discount=pl.Series(cells)).write_csv(folder / "wrong.csv")
+    before = {path.name for path in folder.iterdir()}
+    assert sentence in refused(*words, cwd=folder)
+    assert {path.name for path in folder.iterdir()} == before
