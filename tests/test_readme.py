@@ -1,10 +1,12 @@
-"""The README promises nothing that the command line does not know."""
+"""The README promises nothing that the command line does not know, and its code on a model of one's own runs."""
 
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from models_of_others import catboost_file, rows
+from planted_models import TINY
 from typer.testing import CliRunner
 
 from resus.cli.main import app
@@ -38,3 +40,18 @@ def test_every_setting_in_the_readme_exists() -> None:
 @pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", TEXT))
 def test_every_link_in_the_readme_leads_somewhere(link: str) -> None:
     assert link.startswith("http") or (README.parent / link).exists()
+
+
+def test_the_code_on_top_of_ones_own_model_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = rows()
+    catboost_file(table, tmp_path)
+    table = table.rename({"user": "user_id", "item": "movie_id", "click": "clicked", "hour": "age"})
+    for name in ("events", "support", "query"):
+        table.write_csv(f"{name}.csv")
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "model.cbm" in block)
+    small = code.replace('cbm"))', 'cbm"), settings=TINY)', 1)
+    exec(small, {"TINY": TINY})
+    assert "probability" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""One Ray cluster, two askings: a good one, and one whose support has a label that is none."""
+"""One Ray cluster, two askings: a good one on top of a model file, and one whose support has a label that is none."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,15 @@ from resus.errors import DataError
 def main(folder: Path) -> None:
     support, query = folder / "support.parquet", folder / "query.parquet"
     with cluster(2):
-        scored = predict_on_ray(folder / "run", support, query, folder / "ray.parquet", workers=2, block_rows=97)
+        scored = predict_on_ray(
+            folder / "on-top",
+            support,
+            query,
+            folder / "ray.parquet",
+            workers=2,
+            block_rows=97,
+            score_with=folder / "model.txt",
+        )
         sys.stdout.write(f"{scored.rows} {scored.events} {scored.unknown}\n")
         bad = pl.read_parquet(support).with_columns(click=pl.lit(1).cast(pl.Int64))
         bad[150, "click"] = 7

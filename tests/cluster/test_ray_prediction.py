@@ -4,10 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lightgbm
 import numpy as np
 import polars as pl
 import pytest
-from planted_models import events, log_of, tiny
+from planted_models import SCHEMA, events, log_of, tiny
 from resus_process import environment, resus_here
 
 from resus.prediction.stream import predict_file
@@ -18,16 +19,20 @@ SCRIPT = Path(__file__).with_name("score_on_ray.py")
 @pytest.mark.integration
 def test_workers_answer_what_one_process_answers(tmp_path: Path) -> None:
     table = events()
-    model = tiny().fit(log_of(table))
-    model.save(tmp_path / "run")
+    tiny().fit(log_of(table)).save(tmp_path / "run")
+    trees = lightgbm.Dataset(table.select("price", "item").to_pandas(), table["click"].to_numpy())
+    lightgbm.train({"objective": "binary", "verbosity": -1, "num_threads": 1}, trees, 4).save_model(
+        tmp_path / "model.txt"
+    )
+    on_top = tiny(predictor=tmp_path / "model.txt").fit(table, schema=SCHEMA)
+    on_top.save(tmp_path / "on-top")
     known = pl.col("time") < 5
     table.filter(known & (pl.col("user") % 7 != 0)).write_parquet(tmp_path / "support.parquet")
     query = table.filter(~known).sample(fraction=1, shuffle=True, seed=1).with_columns(tag=pl.col("user") * 2)
     query = query.with_columns(category=pl.when(pl.col("user") == 3).then(pl.lit("new")).otherwise("category"))
     query.drop("click").write_parquet(tmp_path / "query.parquet")
-    alone = predict_file(
-        model.scorer, tmp_path / "support.parquet", tmp_path / "query.parquet", tmp_path / "alone.parquet", model="it"
-    )
+    tables = tmp_path / "support.parquet", tmp_path / "query.parquet"
+    alone = predict_file(on_top.scorer, *tables, tmp_path / "alone.parquet", model="it")
     done = subprocess.run(
         [sys.executable, str(SCRIPT), str(tmp_path)], env=environment(), capture_output=True, text=True, check=False
     )
