@@ -78,6 +78,24 @@ def steep_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
     return Fitted(folder / "steep.lgb", np.log(chance / (1 - chance)))
 
 
+def forest_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
+    """Trees that are averaged, so that the raw score is no logit at all."""
+    columns = table.select("price", "discount").to_pandas()
+    forest = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5, "num_threads": 1, "verbosity": -1}
+    model = lightgbm.train(forest | {"objective": "binary"}, lightgbm.Dataset(columns, table["click"].to_numpy()), 8)
+    model.save_model(folder / "forest.txt")
+    chance = np.asarray(model.predict(columns))
+    return Fitted(folder / "forest.txt", np.log(chance / (1 - chance)))
+
+
+def linear_xgboost_file(table: pl.DataFrame, folder: Path) -> Fitted:
+    """No trees at all."""
+    columns = table.select("item", "discount").to_pandas()
+    model = xgboost.XGBClassifier(booster="gblinear", n_estimators=5).fit(columns, table["click"].to_numpy())
+    model.save_model(folder / "linear.json")
+    return Fitted(folder / "linear.json", model.predict(columns, output_margin=True))
+
+
 def xgboost_file(table: pl.DataFrame, folder: Path, ending: str = "json") -> Fitted:
     columns = frame(table, READS, "category")
     model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, enable_categorical=True)
@@ -155,7 +173,9 @@ def linear_onnx(
 FILES: dict[str, Callable[[pl.DataFrame, Path], Fitted]] = {
     "LightGBM": lightgbm_file,
     "LightGBM with a sigmoid of its own": steep_lightgbm_file,
+    "LightGBM's forest": forest_lightgbm_file,
     "XGBoost as JSON": xgboost_file,
+    "XGBoost's linear one": linear_xgboost_file,
     "XGBoost as UBJSON": lambda table, folder: xgboost_file(table, folder, "ubj"),
     "XGBoost without names, stopped early": stopped_xgboost_file,
     "CatBoost": catboost_file,

@@ -303,7 +303,13 @@ def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", f
 
 def _external(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """`logits:COLUMN` in place of a predictor's kind."""
-    scale, colon, column = str(chosen.get("predictor.kind", "")).partition(":")
+    kind = str(chosen.get("predictor.kind", ""))
+    scale, colon, column = kind.partition(":")
+    if not colon and "." in kind:
+        raise ConfigError(
+            f"the predictor '{kind}' looks like a file: let it score the table with 'resus prepare --score-with {kind}'"
+            ", or in Python give its Path"
+        )
     if not colon:
         return {}
     if scale not in ("logits", "probabilities") or not column:

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 import xgboost
 from models_of_others import FILES, OF_NUMBERS, READS, SCHEMA, Fitted, linear_onnx, rows
+from onnx import TensorProto, helper, save
 
 from resus.errors import ConfigError, DataError
 from resus.external.choice import model_that_scores
@@ -33,7 +34,7 @@ def fitted(request: pytest.FixtureRequest, table: pl.DataFrame, folder: Path) ->
 
 
 def scores(path: Path, table: pl.DataFrame) -> pl.Series:
-    schema = SCHEMA if set(READS) >= set(_names(path)) else OF_NUMBERS
+    schema = SCHEMA if {*READS, "item"} >= set(_names(path)) else OF_NUMBERS
     return ScoreColumn.of(path).on(table, schema, "the table")["model_score"]
 
 
@@ -149,6 +150,21 @@ def test_onnx_files_of_other_outputs(table: pl.DataFrame, tmp_path: Path) -> Non
     wrong = linear_onnx(table, tmp_path, name="wrong.onnx", output="probabilities", logit=True)
     with pytest.raises(DataError, match=r"row \d+: wrong.onnx says -?[\d.]+, which is no probability"):
         scores(wrong.path, table)
+
+
+def test_an_onnx_file_of_whole_numbers(table: pl.DataFrame, tmp_path: Path) -> None:
+    hour = helper.make_tensor_value_info("hour", TensorProto.INT64, [None])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, [None])
+    cast = helper.make_node("Cast", ["hour"], ["logits"], to=TensorProto.FLOAT)
+    graph = helper.make_graph([cast], "graph", [hour], [logits])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "hour.onnx")
+    column = ScoreColumn.of(tmp_path / "hour.onnx")
+    assert column.on(table, SCHEMA, "the table")["model_score"].to_list() == table["hour"].to_list()
+    for value, said in ((1.5, "1.5"), (None, "None")):
+        odd = table.with_columns(hour=pl.when(pl.col("time") == 2).then(pl.lit(value)).otherwise("hour"))
+        row = int((table["time"] == 2).arg_true()[0]) + 1
+        with pytest.raises(DataError, match=f"the table, row {row}, column 'hour': {said} is not a whole number"):
+            column.on(odd, SCHEMA, "the table")
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,10 @@ def test_a_row_without_it_is_refused() -> None:
         ("logits:category", r"needs 'category' as a numeric field of the log \(numeric are score, chance\)"),
         ("logits:absent", r"write 'absent: numeric' under 'fields' of the schema and prepare again"),
         ("logits:", "the predictor 'logits:' is none: write logits:COLUMN or probabilities:COLUMN"),
+        (
+            "model.cbm",
+            r"the predictor 'model.cbm' looks like a file: let it score the table with 'resus prep",
+        ),
         ("odds:score", "the predictor 'odds:score' is none: write logits:COLUMN or probabilities:COLUMN"),
     ],
 )

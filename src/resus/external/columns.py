@@ -28,10 +28,14 @@ def numbers(series: pl.Series) -> Floats:
     return found.fill_null(float("nan")).to_numpy()
 
 
-def codes(series: pl.Series, categories: Sequence[Any]) -> Floats:
-    """Places in the categories that a model was fitted on; NaN for a value that was not among them, as if missing."""
-    vocabulary = tuple(as_text(pl.Series(list(categories))))
-    places = EncodedField(series.name, "categorical", 1, vocabulary).look_up(as_text(series))
+def known_categories(categories: Sequence[Any]) -> EncodedField:
+    """The categories that a model was fitted on, to look values up in."""
+    return EncodedField("categories", "categorical", 1, tuple(as_text(pl.Series(list(categories)))))
+
+
+def codes(series: pl.Series, known: EncodedField) -> Floats:
+    """Places in the categories; NaN for a value that is not among them, as if it were missing."""
+    places = known.look_up(as_text(series))
     return np.where(places > 0, places - 1.0, np.nan)
 
 
@@ -40,7 +44,7 @@ def text(series: pl.Series, missing: str) -> npt.NDArray[np.object_]:
     return np.asarray(as_text(series).fill_null(missing).to_numpy(), dtype=object)
 
 
-def matrix(frame: pl.DataFrame, categories: Mapping[int, Sequence[Any]]) -> Floats:
+def matrix(frame: pl.DataFrame, categories: Mapping[int, EncodedField]) -> Floats:
     """`[N, F]` numbers; the columns at the places of `categories` as codes."""
     columns = [
         codes(series, categories[place]) if place in categories else numbers(series)

@@ -8,10 +8,11 @@ from typing import Any, Self
 
 import polars as pl
 
+from resus.data.features import EncodedField
 from resus.errors import ConfigError
-from resus.external.columns import matrix
+from resus.external.columns import known_categories, matrix
 from resus.external.libraries import library, no_model
-from resus.external.probabilities import not_binary
+from resus.external.probabilities import logits_of, not_binary
 from resus.external.scoring_model import Floats
 
 PARTS = ("tree\n", "\nend of trees\n", "\nend of parameters\n")  # LightGBM ends the whole process where one is missing
@@ -24,8 +25,8 @@ class LightgbmFile:
     name: str
     reads: tuple[str, ...]
     booster: Any
-    slope: float  # of the logit over the raw score
-    categories: Mapping[int, list[Any]]
+    slope: float | None  # of the logit over the raw score; None for a random forest, whose raw score is no logit
+    categories: Mapping[int, EncodedField]
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -46,22 +47,25 @@ class LightgbmFile:
         )
 
     def logits(self, frame: pl.DataFrame) -> Floats:
-        raw: Floats = self.booster.predict(matrix(frame, self.categories), raw_score=True)
+        rows = matrix(frame, self.categories)
+        if self.slope is None:
+            return logits_of(self.booster.predict(rows), self.name)
+        raw: Floats = self.booster.predict(rows, raw_score=True)
         return raw * self.slope
 
 
-def _slope(content: str, name: str) -> float:
-    """P(click) = σ(slope · raw) for the objectives of which this is so."""
+def _slope(content: str, name: str) -> float | None:
+    """P(click) = σ(slope · raw) for the objectives of which this is so, where trees are summed up and not averaged."""
     objective = re.search(r"^objective=(.*)$", content, re.MULTILINE)
     words = objective[1].split() if objective else ["unknown"]
-    if words[0] == "cross_entropy":
-        return 1.0
-    if words[0] != "binary":
+    if words[0] not in ("binary", "cross_entropy"):
         raise not_binary(name, f"its objective is '{words[0]}', not binary or cross_entropy")
+    if "\naverage_output\n" in content:
+        return None
     return float(next((word.removeprefix("sigmoid:") for word in words if word.startswith("sigmoid:")), 1.0))
 
 
-def _categories(booster: Any, content: str, path: Path) -> dict[int, list[Any]]:
+def _categories(booster: Any, content: str, path: Path) -> dict[int, EncodedField]:
     """By place, the categories of the columns that were of pandas' kind."""
     known = booster.pandas_categorical or []
     listed = re.search(r"^\[categorical_feature: ([\d,]+)\]$", content, re.MULTILINE)
@@ -71,4 +75,4 @@ def _categories(booster: Any, content: str, path: Path) -> dict[int, list[Any]]:
             f"{path} does not say which columns its {len(known)} lists of categories belong to: "
             "hand it over as a function that calls it"
         )
-    return dict(zip(places, known, strict=True)) if known else {}
+    return {place: known_categories(values) for place, values in zip(places, known, strict=True)} if known else {}

@@ -51,10 +51,7 @@ class OnnxFile:
             kind = KINDS[inputs[0].type]
             fed = {inputs[0].name: np.column_stack([_values(series, kind) for series in frame])}
         else:
-            fed = {
-                place.name: _values(series, KINDS[place.type]).reshape((-1, 1)[: 1 if len(place.shape) == 1 else 2])
-                for place, series in zip(inputs, frame, strict=True)
-            }
+            fed = {place.name: _fed(place, series) for place, series in zip(inputs, frame, strict=True)}
         try:
             (said,) = self.session.run([self.output], fed)
         except Exception as error:  # as above
@@ -107,6 +104,12 @@ def _is_logit(output: Any, name: str) -> bool:
         f"the output '{output.name}' of {name} may be a logit or a probability: "
         "call it 'logits' or 'probabilities' when you export it"
     )
+
+
+def _fed(place: Any, series: pl.Series) -> npt.NDArray[Any]:
+    """A column in the shape that its input has, `[N]` or `[N, 1]`."""
+    values = _values(series, KINDS[place.type])
+    return values if len(place.shape) == 1 else values[:, None]
 
 
 def _values(series: pl.Series, kind: npt.DTypeLike) -> npt.NDArray[Any]:

@@ -9,7 +9,8 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from resus.external.columns import matrix
+from resus.data.features import EncodedField
+from resus.external.columns import known_categories, matrix
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import not_binary
 from resus.external.scoring_model import Floats
@@ -24,7 +25,7 @@ class XgboostFile:
     name: str
     reads: tuple[str, ...] | int
     booster: Any
-    categories: Mapping[int, list[Any]]
+    categories: Mapping[int, EncodedField]
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -62,8 +63,10 @@ def _refuse_cut(path: Path) -> None:
             raise no_model(path, "XGBoost", "it is something else, or cut short")
 
 
-def _categories(booster: Any) -> dict[int, list[Any]]:
-    if not hasattr(booster, "get_categories"):  # before 3.1 a file lists none, and the columns hold codes
+def _categories(booster: Any) -> dict[int, EncodedField]:
+    """By place, the categories that the file lists; before version 3.1 it lists none, and the columns hold codes."""
+    if "c" not in (booster.feature_types or []) or not hasattr(booster, "get_categories"):
         return {}
     listed = booster.get_categories(export_to_arrow=True).to_arrow()
-    return {place: values.to_pylist() for place, (_, values) in enumerate(listed) if values is not None}
+    lists = {place: values for place, (_, values) in enumerate(listed) if values is not None}
+    return {place: known_categories(values.to_pylist()) for place, values in lists.items()}
