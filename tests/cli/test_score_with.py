@@ -131,6 +131,10 @@ PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.c
         ((*PREPARE, "new", "--score-with", "events.csv"), "events.csv ends like no kind of model that is known"),
         ((*PREPARE, "new", "--score-with", "schema.txt"), "schema.txt is not a whole LightGBM model"),
         ((*PREPARE, "new", "--score-column", "cat"), "--score-column names what a model writes: say which model with"),
+        (
+            ("prepare", "taobao", "--path", ".", "--out", "new", *SCORED),
+            "'taobao' is streamed, and no model scores it on",
+        ),
         (("prepare", "planted", "--out", "new", *SCORED), "the planted world is drawn, not read: leave out --path, "),
         (
             ("prepare", "cut.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),

@@ -22,7 +22,7 @@ KINDS = {
     "tensor(int32)": np.int32,
     "tensor(string)": np.object_,
 }
-PROBABILITY, LOGIT = "prob", ("logit", "margin", "raw")  # parts of the names that outputs have
+PROBABILITY, LOGIT = ("prob",), ("logit", "margin", "raw")  # parts of the names that outputs have
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,22 +88,25 @@ def _reads(inputs: list[Any], path: Path) -> tuple[str, ...] | int:
 def _output(outputs: list[Any], name: str) -> Any:
     """What says how probable a click is, beside which there may be the class itself."""
     fractions = [out for out in outputs if out.type.startswith(("seq(map", "tensor(float", "tensor(double"))]
-    if len(fractions) > 1:
-        fractions = [out for out in fractions if PROBABILITY in out.name.lower()]
-    if len(fractions) != 1:
-        raise not_binary(name, f"of its outputs {', '.join(out.name for out in outputs)} none is the one probability")
-    return fractions[0]
+    for candidates in (fractions, *([out for out in fractions if _says(out, words)] for words in (PROBABILITY, LOGIT))):
+        if len(candidates) == 1:
+            return candidates[0]
+    raise not_binary(name, f"of its outputs {', '.join(out.name for out in outputs)} none is the one probability")
 
 
 def _is_logit(output: Any, name: str) -> bool:
-    if output.type.startswith("seq(map") or PROBABILITY in output.name.lower():
+    if output.type.startswith("seq(map") or _says(output, PROBABILITY):
         return False
-    if any(word in output.name.lower() for word in LOGIT):
+    if _says(output, LOGIT):
         return True
     raise ConfigError(
         f"the output '{output.name}' of {name} may be a logit or a probability: "
         "call it 'logits' or 'probabilities' when you export it"
     )
+
+
+def _says(output: Any, words: tuple[str, ...]) -> bool:
+    return any(word in output.name.lower() for word in words)
 
 
 def _fed(place: Any, series: pl.Series) -> npt.NDArray[Any]:
