@@ -31,7 +31,7 @@ class OnnxFile:
 
     name: str
     reads: tuple[str, ...] | int
-    session: Any
+    graph: Any
     output: str
     is_logit: bool
 
@@ -39,21 +39,21 @@ class OnnxFile:
     def read(cls, path: Path) -> Self:
         onnxruntime = library("onnxruntime", path.name)
         try:
-            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            graph = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         except Exception as error:  # its errors have no class in common
             raise no_model(path, "ONNX", error) from None
-        output = _output(session.get_outputs(), path.name)
-        return cls(path.name, _reads(session.get_inputs(), path), session, output.name, _is_logit(output, path.name))
+        output = _output(graph.get_outputs(), path.name)
+        return cls(path.name, _reads(graph.get_inputs(), path), graph, output.name, _is_logit(output, path.name))
 
     def logits(self, frame: pl.DataFrame) -> Floats:
-        inputs = self.session.get_inputs()
+        inputs = self.graph.get_inputs()
         if isinstance(self.reads, int):
             kind = KINDS[inputs[0].type]
             fed = {inputs[0].name: np.column_stack([_values(series, kind) for series in frame])}
         else:
             fed = {place.name: _fed(place, series) for place, series in zip(inputs, frame, strict=True)}
         try:
-            (said,) = self.session.run([self.output], fed)
+            (said,) = self.graph.run([self.output], fed)
         except Exception as error:  # as above
             reason = str(error).partition("\n")[0]
             raise ConfigError(f"{self.name} cannot be run on these columns ({reason}): export it again") from None
