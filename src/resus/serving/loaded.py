@@ -184,7 +184,8 @@ class LoadedModel:
     def _scores_are_finite(self) -> bool:
         """Of an item by its id and of a row of frequent values, before and after an event."""
         frequent = {field.name: field.vocabulary[0] for field in self.features.fields if field.vocabulary}
-        probes = self.rows([{self.item: frequent.get(self.item)}, frequent])
+        usual = {field.name: field.center for field in self.features.fields if field.kind == "numeric"}
+        probes = self.rows([{self.item: frequent.get(self.item)} | usual, frequent | usual])
         user = self.live_user(1)
         before = user.score(probes)
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)
