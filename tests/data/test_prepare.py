@@ -140,7 +140,7 @@ def test_a_damaged_table_is_diagnosed_and_refused_alike(tmp_path: Path, data: st
         start = data.draw(st.integers(0, len(damaged)))
         end = start + data.draw(st.sampled_from([0, 1, 3, 1000]))
         damaged[start:end] = data.draw(
-            st.sampled_from([b"", b",", b"\n", b'"', b"\xff", b"\0", b"nan", b"\r\n", b";;"])
+            st.sampled_from([b"", b",", b"\n", b'"', b"\xff", b"\0", b"nan", b"\r\n", b"\r", b";;"])
         )
     path, schema = tmp_path / "events.csv", tmp_path / "schema.yaml"
     path.write_bytes(damaged)

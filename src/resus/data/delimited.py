@@ -74,7 +74,11 @@ def read_delimited(
     records = _without_blank(_scan(raw, separator, quotes), raw)
     if names is None:
         header = raw[records.starts[0] : records.ends[0]].decode().rstrip("\r\n")
-        names = _split(header, separator, quoted)
+        try:
+            names = _split(header, separator, quoted)
+        except csv.Error:
+            broken = Problem(where, 1, None, "a line break stands inside a name", "write each name without one")
+            return Delimited(where, None, None, (*problems, broken))
         records = _only(records, np.arange(len(records.starts)) > 0)
         ambiguous = _ambiguous_header(names, where)
         if ambiguous is not None:
@@ -238,8 +242,10 @@ def _only(records: _Records, keep: npt.NDArray[np.bool_]) -> _Records:
 def _without_blank(records: _Records, raw: bytes) -> _Records:
     """Blank lines mean nothing and are skipped."""
     data = np.frombuffer(raw, dtype=np.uint8)
-    first = data[records.starts]
-    return _only(records, (first != _NEWLINE) & ((first != _RETURN) | (records.ends - records.starts > 2)))
+    first, last = data[records.starts], data[records.ends - 1]
+    length = records.ends - records.starts
+    blank = (length == 1) & ((first == _NEWLINE) | (first == _RETURN))
+    return _only(records, ~blank & ~((length == 2) & (first == _RETURN) & (last == _NEWLINE)))
 
 
 def _ambiguous_header(names: Sequence[str], where: str) -> Problem | None:
