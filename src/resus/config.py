@@ -68,6 +68,9 @@ class EncoderConfig(NetworkConfig):
         default="deepfm", description="lr, fm, wide-deep, deepfm, xdeepfm, or factors (RESUS+)"
     )
     epochs: int = Field(default=10, ge=1, description="factors only: at most")
+    refine: bool = Field(
+        default=True, description="factors only: go on with them by the evidence, without user vectors"
+    )
     embedding_std: float = Field(default=0.1, gt=0, description="spread of the embeddings at the start")
 
 

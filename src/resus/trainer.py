@@ -271,6 +271,8 @@ class _Run:
         state = factorize(model, basis, self.log, users, schedule("factors"), seed=chosen.seed)
         self._record("factors", state.history)
         model.encoder.requires_grad_(False)
+        if not chosen.encoder.refine:
+            return
         self._metatrain(model, basis, basis_of, "scales")
         model.encoder.requires_grad_(True)
         refining = schedule("evidence")

@@ -66,6 +66,9 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+PICTURES = ("sizes-ml-1m", "beyond-sizes-ml-1m", "figure4", "figure5")
+
+
 def written(folder: Path, cells: list[Cell], **changes: Any) -> list[Path]:
     arguments: dict[str, Any] = {
         "comparisons": [],
@@ -106,7 +109,7 @@ def test_tables_and_figures_are_files_of_their_own(full: Path) -> None:
     assert tables >= {"table3-ml-1m", "table3-taobao", "table4-ml-1m", "table5-ml-1m-III", "table6-ml-1m"}
     assert tables >= {"verdicts", "significance", "populations", "searches", "figure4-ml-1m", "fixed-ml-1m"}
     figures = {path.name for path in (full / "figures").iterdir()}
-    assert figures == {f"{name}.{kind}" for name in ("sizes-ml-1m", "figure4", "figure5") for kind in ("png", "pdf")}
+    assert figures == {f"{name}.{kind}" for name in PICTURES for kind in ("png", "pdf")}
 
 
 def test_the_page_needs_nothing_but_itself(full: Path) -> None:
@@ -149,7 +152,7 @@ def test_table_5_comes_once_with_boosting(full: Path) -> None:
 
 def test_pictures_of_the_markdown_are_there(full: Path) -> None:
     links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", markdown_of(full))
-    assert len(links) == 3
+    assert len(links) == len(PICTURES)
     for link in links:
         assert (full / link).is_file()
 

@@ -14,6 +14,7 @@ from resus.reproduction.figures import convergence_figure, noise_figure, save_fi
 from resus.reproduction.questions import QUESTIONS
 from resus.reproduction.summary import Summary
 
+METHODS = QUESTIONS["rq1"].methods
 LABELS = {"resus-rr": "RESUS-RR", "resus-nn": "RESUS-NN"}
 
 
@@ -34,25 +35,25 @@ def shown(figure: Figure | None) -> Figure:
 
 def test_curves_by_size_are_the_means_over_seeds() -> None:
     summary = Summary(cells_of(LEVELS))
-    left, right = shown(size_figure(summary, "ml-1m", LABELS)).axes
+    left, right = shown(size_figure(summary, "ml-1m", LABELS, METHODS)).axes
     for axes, metric in ((left, "auc"), (right, "gauc")):
         expected = {
             tuple(summary.size("ml-1m", method, size, metric, [1, 2]) or 0 for size in summary.sizes("ml-1m"))
-            for method in QUESTIONS["rq1"].methods
+            for method in METHODS
         }
         assert curves(axes) == expected
-        assert names(axes) >= {LABELS.get(method, method) for method in QUESTIONS["rq1"].methods}
+        assert names(axes) >= {LABELS.get(method, method) for method in METHODS}
 
 
 def test_curves_are_over_the_same_seeds() -> None:
     """A method with one more seed, whose users are easier, does not rise for it."""
     cells = [*cells_of({"deepfm": 0.70, "resus-rr": 0.71}, seeds=[1]), planted_cell("deepfm", seed=2, auc=0.9)]
-    heights = curves(shown(size_figure(Summary(cells), "ml-1m", LABELS)).axes[0])
+    heights = curves(shown(size_figure(Summary(cells), "ml-1m", LABELS, METHODS)).axes[0])
     assert sorted(line[0] for line in heights) == pytest.approx([0.701, 0.711])
 
 
 def test_resus_stands_out() -> None:
-    axes = shown(size_figure(Summary(cells_of(LEVELS)), "ml-1m", LABELS)).axes[0]
+    axes = shown(size_figure(Summary(cells_of(LEVELS)), "ml-1m", LABELS, METHODS)).axes[0]
     widths = sorted(float(line.get_linewidth()) for line in axes.get_lines())
     assert widths[-1] == widths[-2] > widths[-3]
     bold = {text.get_text() for text in axes.texts if text.get_fontweight() == "bold"}
@@ -60,12 +61,12 @@ def test_resus_stands_out() -> None:
 
 
 def test_names_do_not_cover_each_other() -> None:
-    figure = shown(size_figure(Summary(cells_of(dict.fromkeys(LEVELS, 0.7))), "ml-1m", {}))
+    figure = shown(size_figure(Summary(cells_of(dict.fromkeys(LEVELS, 0.7))), "ml-1m", {}, METHODS))
     figure.draw_without_rendering()
     for axes in figure.axes:
         labels = [text for text in axes.texts if text.get_text() in LEVELS]
         boxes = sorted((text.get_window_extent() for text in labels), key=lambda box: box.y0)
-        assert len(boxes) == len(QUESTIONS["rq1"].methods)
+        assert len(boxes) == len(METHODS)
         assert all(lower.y1 <= upper.y0 + 1 for lower, upper in pairwise(boxes))
 
 
@@ -88,7 +89,7 @@ def test_convergence_is_the_validation_auc_of_the_first_seed() -> None:
 
 def test_nothing_to_draw_is_no_figure() -> None:
     summary = Summary([planted_cell("lr", epochs=0)])
-    assert size_figure(summary, "ml-1m", {}) is None
+    assert size_figure(summary, "ml-1m", {}, METHODS) is None
     assert noise_figure(summary, ["ml-1m"], {}) is None
     assert convergence_figure(summary, ["ml-1m", "taobao"], {}) is None
 

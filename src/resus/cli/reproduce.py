@@ -8,7 +8,10 @@ import typer
 
 def command(
     question: Annotated[
-        str, typer.Argument(help="rq1 (table 3), rq2 (4, 5), rq3 (boosting), rq4 (figure 4), rq5 (times), or all.")
+        str,
+        typer.Argument(
+            help="rq1 (table 3), rq2 (4, 5), rq3 (boosting), rq4 (figure 4), rq5 (times), all five, or beyond (RESUS+)."
+        ),
     ],
     dataset: Annotated[
         list[str] | None,

@@ -86,7 +86,7 @@ def reproduce(
     with progress_bars() as progress:
         comparisons = compare_all(folder, cells, questions, replicates=replicates, progress=progress)
     written = write_reproduction(
-        folder,
+        folder / "beyond" if list(questions) == ["beyond"] else folder,
         read_cells(folder),
         comparisons,
         questions=questions,

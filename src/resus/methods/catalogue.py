@@ -49,6 +49,7 @@ def _architectures() -> dict[str, Entry]:
 
 WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {
     "folds": ("without cross-fitting", {"training.folds": 1}),
+    "evidence": ("without evidence", {"encoder.refine": False}),
     "taste": ("without taste", {"learner.taste": False}),
     "repeats": ("without repeats", {"learner.repeats": False}),
     "bias": ("without bias", {"learner.bias": False}),

@@ -41,14 +41,14 @@ Curve = tuple[str, list[float], list[float]]  # method, where, how high
 End = tuple[float, float, str, _Line]  # how high and where a curve ends, its name
 
 
-def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str]) -> Figure | None:
-    """AUC and GAUC of RQ1's methods by support size, over the seeds that all have; None where there is no curve."""
-    sizes, seeds = summary.sizes(data_set), summary.shared_seeds(data_set, QUESTIONS["rq1"].methods)
+def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str], methods: Sequence[str]) -> Figure | None:
+    """AUC and GAUC by support size, over the seeds that all methods have; None where there is no curve."""
+    sizes, seeds = summary.sizes(data_set), summary.shared_seeds(data_set, methods)
     metrics = {"auc": ("AUC", "all queries ranked together"), "gauc": ("GAUC", "each user's queries ranked apart")}
     curves = {
         metric: [
             _curve(method, sizes, [summary.size(data_set, method, size, metric, seeds) for size in sizes])
-            for method in QUESTIONS["rq1"].methods
+            for method in methods
         ]
         for metric in metrics
     }

@@ -11,12 +11,13 @@ from matplotlib.figure import Figure
 from resus.files import write_text
 from resus.report.html import svg_element
 from resus.reproduction.accuracy_tables import table_3, table_4, table_5
+from resus.reproduction.beyond_table import beyond_table
 from resus.reproduction.cells import Cell
 from resus.reproduction.claims import CLAIMS
 from resus.reproduction.comparisons import Comparison
 from resus.reproduction.figures import convergence_figure, noise_figure, save_figure, size_figure
 from resus.reproduction.paper import STAGES, paper
-from resus.reproduction.questions import QUESTIONS
+from resus.reproduction.questions import ABLATIONS, QUESTIONS
 from resus.reproduction.summary import Summary
 from resus.reproduction.tables import (
     Material,
@@ -32,7 +33,7 @@ from resus.reproduction.tables import (
 from resus.reproduction.tabular import Table, as_latex, as_markdown, markdown_text
 from resus.reproduction.verdicts import Outcome, Ruling, not_run, rule
 
-TITLE = "The paper's section 5, run again"
+TITLES = {True: "The paper's section 5, run again", False: "Beyond the paper: RESUS+"}
 VERDICT_NOTE = (
     "Every verdict is computed from the tables below; differences are over the seeds that both methods have. “By its "
     "own numbers” is what the same check says of the numbers that the paper prints."
@@ -144,6 +145,8 @@ def _tables(material: Material, question: str, asked: Sequence[str], data_set: s
         found += [table_5(material, data_set, stage, boosting="rq3" in asked) for stage in STAGES]
     if question == "rq4" and any(material.summary.noise(data_set, method) for method in run):
         found.append(noise_table(material, data_set))
+    if question == "beyond" and run:
+        found.append(beyond_table(material, data_set))
     if question == "rq5" and (run or data_set in paper().timed):
         found.append(table_6(material, data_set))
     return found
@@ -153,12 +156,13 @@ def _pictures(material: Material, question: str) -> list[Picture]:
     summary, data_sets, labels = material.summary, material.data_sets, material.labels
     drawn: list[tuple[str, str, Figure | None]] = []
     match question:
-        case "rq1":
+        case "rq1" | "beyond":
+            methods = [method for method in QUESTIONS[question].methods if method not in ABLATIONS]
             drawn += [
                 (
-                    f"sizes-{name}",
+                    f"sizes-{name}" if question == "rq1" else f"{question}-sizes-{name}",
                     f"{data_set_label(name)}: AUC and GAUC by support size.",
-                    size_figure(summary, name, labels),
+                    size_figure(summary, name, labels, methods),
                 )
                 for name in data_sets
             ]
@@ -202,7 +206,7 @@ def _html(
     page = Environment(loader=PackageLoader("resus", "reproduction"), autoescape=True, undefined=StrictUndefined)
     page.filters |= {"svg": svg_element, "data_set_label": data_set_label}
     return page.get_template("reproduction.html.j2").render(
-        title=TITLE,
+        title=_title(sections),
         lead=lead,
         facts=facts,
         verdicts=verdicts,
@@ -217,7 +221,11 @@ def _html(
 def _markdown(
     lead: str, facts: Mapping[str, str], verdicts: Table, sections: Sequence[Section], appendix: Sequence[Table]
 ) -> str:
-    parts = [f"# {TITLE}", lead, "\n".join(f"- {markdown_text(f'{name}: {fact}')}" for name, fact in facts.items())]
+    parts = [
+        f"# {_title(sections)}",
+        lead,
+        "\n".join(f"- {markdown_text(f'{name}: {fact}')}" for name, fact in facts.items()),
+    ]
     parts += ["## Verdicts", _bare(verdicts), VERDICT_NOTE]
     for section in sections:
         parts += [f"## {section.title}", f"*{section.asks}*", *section.remarks]
@@ -228,6 +236,10 @@ def _markdown(
     parts += ["## Numbers behind it", *(as_markdown(table) for table in appendix)]
     parts += ["## How this was measured", "\n".join(f"- {line}" for line in METHOD)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _title(sections: Sequence[Section]) -> str:
+    return TITLES[any(section.name != "beyond" for section in sections)]
 
 
 def _bare(table: Table) -> str:

@@ -7,7 +7,18 @@ from typing import NamedTuple
 from resus.progress import Progress
 from resus.reproduction.cells import Cell
 from resus.reproduction.comparisons import Comparison
-from resus.reproduction.questions import ARCHITECTURES, BOOSTED, FEW_SHOT, OPTIMISATION, PRACTICE, PROPOSED, resus_on
+from resus.reproduction.questions import (
+    ABLATIONS,
+    ARCHITECTURES,
+    BOOSTED,
+    FEW_SHOT,
+    OPTIMISATION,
+    PLUS,
+    PRACTICE,
+    PROPOSED,
+    QUESTIONS,
+    resus_on,
+)
 from resus.reproduction.significance import best_rivals, compare
 
 
@@ -61,4 +72,8 @@ def _pairs(question: str, hardest: Sequence[str]) -> list[tuple[str, str, bool]]
             return found + [(resus_on(x, kind), kind, False) for kind in ARCHITECTURES for x in ("nn", "rr")]
         case "rq3":
             return [(resus_on(x, kind), f"boosted-{kind}", kind == "deepfm") for kind in BOOSTED for x in ("nn", "rr")]
+        case "beyond":
+            return [
+                (PLUS, against, against not in ABLATIONS) for against in QUESTIONS["beyond"].methods if against != PLUS
+            ]
     return []

@@ -14,7 +14,7 @@ OPTIMISATION = ("melu", "mamo", "meta-embedding")
 PROPOSED = ("resus-nn", "resus-rr")
 PRACTICE = ("user-bias", "history-trees")
 PLUS = "resus-plus"
-ABLATIONS = tuple(f"{PLUS}-without-{part}" for part in ("folds", "taste", "repeats", "bias", "steps"))
+ABLATIONS = tuple(f"{PLUS}-without-{part}" for part in ("folds", "evidence", "taste", "repeats", "bias", "steps"))
 
 
 def resus_on(learner: str, architecture: str) -> str:

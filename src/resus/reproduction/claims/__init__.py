@@ -1,6 +1,6 @@
 """What section 5 of the paper says, claim by claim, as checks on numbers; and what it does not ask, marked as ours."""
 
-from resus.reproduction.claims import accuracy, boosting, components, cost, ours, robustness
+from resus.reproduction.claims import accuracy, beyond, boosting, components, cost, ours, robustness
 from resus.reproduction.verdicts import Claim
 
 CLAIMS: tuple[Claim, ...] = (
@@ -11,4 +11,5 @@ CLAIMS: tuple[Claim, ...] = (
     *robustness.CLAIMS,
     *cost.CLAIMS,
     *ours.ON_COST,
+    *beyond.CLAIMS,
 )
