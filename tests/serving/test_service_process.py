@@ -122,6 +122,13 @@ def test_an_early_sighup_does_no_harm(run: Path) -> None:
         assert service.predict(items=ITEMS)["support"] == 0
 
 
+def test_a_user_is_remembered_as_far_as_asked(run: Path) -> None:
+    with serving(run, "--remember", 2) as service:
+        service.events(*(event(number) for number in (1, 2, 3)))
+        assert service.predict(user=event(1)["user"], items=ITEMS)["support"] == 2
+        assert service.client.get("/v1/model").json()["bounds"]["events_per_user"] == 2
+
+
 def test_the_token_is_demanded_and_never_shown(run: Path, tmp_path: Path) -> None:
     token, file = "a-token-of-some-length", tmp_path / "token"
     file.write_text(token)

@@ -19,6 +19,9 @@ def command(
         Path | None, typer.Option(help="File with the token that callers must send. [default: $RESUS_TOKEN]")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that answer.")] = 1,
+    remember: Annotated[
+        int, typer.Option(min=1, max=10_000, help="How many of a user's latest events count; older ones are dropped.")
+    ] = 200,
 ) -> None:
     """Answer over HTTP; each event that comes in is known to the very next score.
 
@@ -29,7 +32,7 @@ def command(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
 
     from resus.cli.console import say
-    from resus.serving.guard import CAPACITY, Access, read_token
+    from resus.serving.guard import Access, read_token
 
     access = Access(host, read_token(token_file, os.environ))
 
@@ -39,9 +42,9 @@ def command(
 
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)
-    open_store(place, capacity=CAPACITY).close()
+    open_store(place, capacity=remember).close()
     listener = listen(host, port)
-    worker = Worker(run, place, access, loaded.meaning)
+    worker = Worker(run, place, access, loaded.meaning, remember)
     named = f"[{host}]" if ":" in host else host
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
     say(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")

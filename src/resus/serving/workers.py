@@ -48,6 +48,7 @@ class Worker:
     store: str
     access: Access = field(repr=False)
     meaning: "Meaning"
+    capacity: int = CAPACITY
 
     def __call__(self) -> FastAPI:
         """Called in the process itself, where an error can only be logged."""
@@ -68,7 +69,7 @@ class Worker:
 
         loaded = LoadedModel.load(self.run)
         loaded.check_means(self.meaning)  # a worker that replaces another takes in no model that a reload would refuse
-        engine = Engine(loaded, open_store(self.store, capacity=CAPACITY))
+        engine = Engine(loaded, open_store(self.store, capacity=self.capacity), capacity=self.capacity)
         return build_app(engine, self.run, self.access, announce=announce)
 
 
