@@ -11,7 +11,8 @@ FOLDER = Path("runs/demo")
 COMMANDS = (
     f"train planted --learner ridge --out {FOLDER}/ridge",
     f"train planted --learner nearest --predictor-from {FOLDER}/ridge --out {FOLDER}/nearest",
-    f"evaluate {FOLDER}/ridge {FOLDER}/nearest --out {FOLDER}",
+    f"train planted --learner plus --predictor-from {FOLDER}/ridge --out {FOLDER}/plus",
+    f"evaluate {FOLDER}/ridge {FOLDER}/nearest {FOLDER}/plus --out {FOLDER}",
     f"report {FOLDER}",
 )
 

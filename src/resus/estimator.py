@@ -94,6 +94,11 @@ class Resus:
         """One record per epoch: stage, epoch, loss, validation AUC, seconds."""
         return self._fitted().history
 
+    @property
+    def pretraining(self) -> list[dict[str, Any]]:
+        """The records of Ψ's own epochs."""
+        return [line for line in self.history if line["stage"] == "predictor"]
+
     def fit(
         self,
         log: Any,
@@ -121,7 +126,14 @@ class Resus:
             return self
         pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
         self._trained = train(
-            self.config, opened, folder=kept, resume=resume, pretrained=pretrained, progress=progress, crew=crew
+            self.config,
+            opened,
+            folder=kept,
+            resume=resume,
+            pretrained=pretrained,
+            pretraining=predictor_from.pretraining if predictor_from else (),
+            progress=progress,
+            crew=crew,
         )
         self._features = opened.features
         self._log_facts = {

@@ -69,22 +69,23 @@ def train(
     folder: Path | None = None,
     resume: bool = False,
     pretrained: AnyPredictor | None = None,
+    pretraining: Sequence[dict[str, Any]] = (),
     basis_from: Path | None = None,
     progress: Progress = silent,
     crew: Crew | None = None,
 ) -> Trained:
     """Train on the training users, choose epochs on the validation users, never look at the test users.
 
-    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is, and
-    `basis_from` the file of its cross-fitted logits (see `cross_fit`). A `crew` trains one model in several processes
-    that see the same folder.
+    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is;
+    `pretraining` tells how it came about, and `basis_from` is the file of its cross-fitted logits (see `cross_fit`). A
+    `crew` trains one model in several processes that see the same folder.
     """
     if pretrained is not None and not config.predictor.pretrain:
         raise ConfigError(
             "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
         )
     check_log(config, log)
-    run = _Run(config, log, folder, progress, crew or Alone())
+    run = _Run(config, log, folder, progress, crew or Alone(), pretraining)
     run.open(resume, pretrained)
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
@@ -127,11 +128,10 @@ def cross_fit(
 
     For methods that share them; an unfinished one is gone on with.
     """
-    run = _Run(config, log, folder, progress, Alone())
+    run = _Run(config, log, folder, progress, Alone(), history)
     run.open(True, None)
-    run.histories["predictor"] = history
     run.cross_fit(open_logits(log.n_rows, path))
-    return [line for line in run.history if line["stage"] != "predictor"]
+    return run.history
 
 
 def forget_checkpoints(folder: Path, *, on_a_cluster: bool = False) -> None:
@@ -150,6 +150,7 @@ class _Run:
     folder: Path | None
     progress: Progress
     crew: Crew
+    pretraining: Sequence[dict[str, Any]] = ()  # of a Ψ that comes from elsewhere
 
     def __post_init__(self) -> None:
         self.split = split_of(self.config, self.log)
@@ -233,7 +234,7 @@ class _Run:
         folds = self.config.training.folds
         if folds == 1 or self.config.predictor.kind in ("external", "none"):
             return
-        known = self.histories.get("predictor")
+        known = self.histories.get("predictor") or self.pretraining
         epochs = max(known, key=lambda line: line["validation_auc"])["epoch"] if known else self.config.predictor.epochs
         fold_of = np.random.default_rng([self.config.seed, 6]).permutation(len(self.split.train)) % folds
         for fold in range(folds):

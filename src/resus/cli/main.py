@@ -27,6 +27,8 @@ The way from data to a report:
   resus predict runs/rr --support s.csv --query q.csv
   resus reproduce rq1                every rival and table of the paper (try --quick)
 
+`--learner plus` is RESUS+, which goes beyond the paper; `--predictor logits:COLUMN` stands on a model of your own.
+
 Without data at hand: `resus train planted` uses an embedded world whose true click probabilities are known.
 """
 

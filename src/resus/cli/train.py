@@ -13,7 +13,7 @@ def command(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
     learner: Annotated[
-        str | None, typer.Option(help="ridge (RESUS-RR) or nearest (RESUS-NN). [default: ridge]")
+        str | None, typer.Option(help="ridge (RESUS-RR), nearest (RESUS-NN) or plus (RESUS+). [default: ridge]")
     ] = None,
     predictor: Annotated[
         str | None,

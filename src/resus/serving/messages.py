@@ -176,7 +176,7 @@ class Bounds(Message):
 
 
 class ModelAnswer(Message):
-    """The loaded model. `support_sizes` is the largest support seen in training; beyond it β goes on along its curve."""
+    """The loaded model. `support_sizes` is the largest support seen in training; beyond it β goes on as it was."""
 
     name: str
     predictor: str
