@@ -12,7 +12,8 @@ from resus.data.log import InteractionLog
 from resus.episodes.sampling import order_rows
 from resus.episodes.tensors import Rows
 
-TILE_ROWS = 2048
+TILE_ROWS = 2048  # of wide encodings; more of them would leave the cache
+WIDE = 400
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,19 +40,20 @@ class OrderedUsers:
         starts = np.cumsum(self.lengths) - self.lengths
         return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
 
-    def tiles(self, slots: int) -> Iterator["Tile"]:
-        """Users from short to long; a tile holds about `TILE_ROWS` padded rows and no more than it has room for.
+    def tiles(self, slots: int, width: int = WIDE) -> Iterator["Tile"]:
+        """Users from short to long; a tile holds about `TILE_ROWS` padded rows, and more of a `width` that is narrow.
 
         A user who does not fit into one comes in several, each with the first `slots` rows and some of the others.
         """
         starts = np.cumsum(self.lengths) - self.lengths
-        room = max(TILE_ROWS, 2 * slots)
+        rows = max(TILE_ROWS, TILE_ROWS * WIDE // width)
+        room = max(rows, 2 * slots)
         by_length = np.argsort(self.lengths, kind="stable")
         by_length, long = np.split(by_length, [np.searchsorted(self.lengths[by_length], room, side="right")])
         first = 0
         while first < len(by_length):
             last = first + 1
-            while last < len(by_length) and (last + 1 - first) * max(self.lengths[by_length[last]], slots) <= TILE_ROWS:
+            while last < len(by_length) and (last + 1 - first) * max(self.lengths[by_length[last]], slots) <= rows:
                 last += 1
             members = by_length[first:last]
             yield Tile(starts[members], self.lengths[members])

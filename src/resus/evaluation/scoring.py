@@ -30,7 +30,7 @@ def score_prefixes(
     """
     logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
     done = 0
-    for tile in ordered.tiles(slots=max(sizes)):
+    for tile in ordered.tiles(slots=max(sizes), width=int(model.encoder.width)):  # type: ignore[arg-type]
         places = tile.places
         rows = ordered.rows[places]
         own_basis = torch.from_numpy(basis[places])

@@ -239,7 +239,6 @@ def _variance(logarithm: Tensor | None) -> Tensor:
 
 
 def _curvature(logits: Tensor) -> Tensor:
-    """tanh(ℓ/2) / 2ℓ, which is ¼ at 0."""
-    small = logits.abs() < 1e-3
-    safe = torch.where(small, 1.0, logits)
-    return torch.where(small, 0.25 - logits.square() / 48, torch.tanh(safe / 2) / (2 * safe))
+    """tanh(ℓ/2) / 2ℓ, which is ¼ at 0 and even."""
+    size = logits.abs().clamp(min=1e-4)
+    return torch.tanh(size / 2) / (2 * size)
