@@ -1,0 +1,61 @@
+"""What one more event costs a live user who has many: taken in, and a hundred candidates scored after it."""
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from resus.builders import build_model, build_predictor
+from resus.config import resolve
+from resus.data.log import InteractionLog
+from resus.data.planted import PlantedWorld, planted_log
+from resus.episodes.tensors import features_of
+from resus.serving.user import LiveUser
+
+EVENTS = (10, 30, 100, 300, 1000, 3000)
+CANDIDATES, REPEATS = 100, 30
+NETWORK = {"hidden_units": [400, 400, 400], "embedding_dim": 10}
+
+
+def live_user(learner: str, log: InteractionLog) -> LiveUser:
+    """The published shape of the networks; their weights, as drawn, cost what learned ones do."""
+    torch.manual_seed(1)
+    predictor = {f"predictor.{key}": value for key, value in NETWORK.items()}
+    encoder = {f"encoder.{key}": value for key, value in NETWORK.items()} if learner != "plus" else {}
+    config = resolve({"learner.kind": learner, **predictor, **encoder})
+    model = build_model(config, log.features).eval()
+    width = int(model.encoder.width)  # type: ignore[arg-type]
+    return LiveUser(build_predictor(config, log.features), model, width=width, capacity=10_000)  # type: ignore[arg-type]
+
+
+def milliseconds(user: LiveUser, log: InteractionLog) -> Iterator[float]:
+    """Of one event and the scores after it, over and over: the user grows by as many."""
+    candidates = features_of(log, np.arange(CANDIDATES))
+    for number in range(REPEATS):
+        row = features_of(log, np.array([CANDIDATES + number]))
+        began = time.perf_counter()
+        user.observe(f"new-{number}", row, float(number % 2), 1e6 + number)
+        user.score(candidates)
+        yield 1000 * (time.perf_counter() - began)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    log = planted_log(PlantedWorld(users=400, events_per_user=30))
+    print(f"milliseconds per event and {CANDIDATES} candidates, median of {REPEATS}, one thread")
+    print("events   " + "".join(f"{events:>9,}" for events in EVENTS))
+    for learner, name in (("ridge", "RESUS-RR"), ("nearest", "RESUS-NN"), ("plus", "RESUS+")):
+        found = []
+        for events in EVENTS:
+            user = live_user(learner, log)
+            rows = np.arange(events)
+            history = [(f"e{row:05}", float(row % 3 == 0), float(row)) for row in rows]
+            user.start_from(history, features_of(log, rows))
+            found.append(statistics.median(milliseconds(user, log)))
+        print(f"{name:<9}" + "".join(f"{value:>9.1f}" for value in found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
