@@ -6,7 +6,8 @@ import pytest
 from scipy.stats import chi2, norm
 from sklearn.metrics import roc_auc_score
 
-from resus.data.planted import PlantedWorld, draw_events, planted_log
+from resus.data.logistic import mean_sigmoid
+from resus.data.planted import PlantedWorld, draw_events, draw_world, planted_log
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +99,20 @@ def test_the_log_holds_the_events_in_their_order(events: pl.DataFrame) -> None:
         "daypart",
         "device",
     ]
+
+
+def test_what_is_hidden_explains_both_truths() -> None:
+    """What a user adds to the known logit is a plane over the items' traits; the crowd's mean is over the prior."""
+    world = PlantedWorld(users=30, items=40, events_per_user=40, seed=5)
+    drawn = draw_world(world)
+    events, traits = drawn.events, drawn.traits[drawn.events["item"].to_numpy()]
+    truth, users = events["truth"].to_numpy(), events["user"].to_numpy()
+    personal = np.log(truth) - np.log1p(-truth) - drawn.known
+    design = np.column_stack([np.ones(len(traits)), traits])
+    for user in range(world.users):
+        own = users == user
+        plane = np.linalg.lstsq(design[own], personal[own], rcond=None)[0]
+        assert np.allclose(design[own] @ plane, personal[own], rtol=0, atol=1e-8)
+    variance = design**2 @ np.array([world.bias_spread**2] + [world.taste_spread**2] * world.traits)
+    assert np.allclose(events["crowd"], mean_sigmoid(drawn.known, variance), rtol=0, atol=1e-12)
+    assert events.equals(draw_events(world))

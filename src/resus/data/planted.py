@@ -6,9 +6,10 @@ A user's bias and taste are Gaussian around the mean of the user's visible group
 exactly for every event: the click probability knowing the user, and the best one that knows only the features.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -56,6 +57,20 @@ TRUTHS = ("truth", "crowd")
 
 def draw_events(world: PlantedWorld) -> pl.DataFrame:
     """One row per event, with its features, its click and the two true probabilities."""
+    return draw_world(world).events
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnWorld:
+    """The events, and what nobody in the world can see."""
+
+    events: pl.DataFrame
+    known: npt.NDArray[np.float64]  # [events], the logit without what is the user's own
+    traits: npt.NDArray[np.float64]  # [items, traits]
+
+
+def draw_world(world: PlantedWorld) -> DrawnWorld:
+    """The events with what they were drawn from."""
     random = np.random.default_rng([world.seed, 0])
     category = random.integers(world.categories, size=world.items)
     brand = random.integers(world.brands, size=world.items)
@@ -82,7 +97,7 @@ def draw_events(world: PlantedWorld) -> pl.DataFrame:
     personal = bias[user] + ((taste - group_taste)[user] * traits[item]).sum(axis=1)
     variance = world.bias_spread**2 + world.taste_spread**2 * (traits[item] ** 2).sum(axis=1)
     truth = sigmoid(known + personal)
-    return pl.DataFrame(
+    events = pl.DataFrame(
         {
             "user": user,
             "time": np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths),
@@ -98,3 +113,4 @@ def draw_events(world: PlantedWorld) -> pl.DataFrame:
             "crowd": mean_sigmoid(known, variance),
         }
     )
+    return DrawnWorld(events, known, traits)
