@@ -173,6 +173,26 @@ def test_the_variance_is_that_of_laplace(width: int) -> None:
         np.testing.assert_allclose(found[user], (design @ np.linalg.inv(hessian) * design).sum(axis=1), rtol=1e-5)
 
 
+@settings(deadline=None, max_examples=15)
+@given(
+    sizes=st.lists(st.integers(0, 12), min_size=1, max_size=3).filter(any),
+    width=st.integers(1, 4),
+    seed=st.integers(0, 2**16),
+)
+def test_the_variance_of_a_sum_is_that_of_the_whole_covariance(sizes: list[int], width: int, seed: int) -> None:
+    users, learner = drawn(sizes, width=width, places=8, seed=seed), built(steps=300)
+    weights = torch.rand(len(sizes), 8, generator=torch.Generator().manual_seed(seed)) * torch.tensor([0.0, *[1.0] * 7])
+    known = Known.of(users.support, users.mask, users.outcomes)
+    with torch.no_grad():
+        dual = learner.fit(learner.prior, known)
+        found = learner.variance_of_sum(learner.prior, known, dual, users.query, weights).numpy()
+    for user in range(len(sizes)):
+        support, labels, basis, query = users.known(user)
+        _, hessian = newton(features(support, PRIOR), labels, basis)
+        summed = weights[user].double().numpy() @ features(query, PRIOR)
+        np.testing.assert_allclose(found[user], summed @ np.linalg.inv(hessian) @ summed, rtol=1e-5)
+
+
 def test_gradients_of_the_scales_are_those_of_differences() -> None:
     users, learner = drawn([7, 3], seed=12), built()
     value = users.answers(learner).double().square().sum()

@@ -120,13 +120,31 @@ class PosteriorLearner(nn.Module):
 
     def variance(self, prior: "Prior", known: "Known", dual: Tensor, query: Tensor) -> Tensor:
         """Of Δ at each query `[U, P, 1 + K]`, given the fit: Laplace's, with the labels' own curvature at the mode."""
+        codes, items = query[..., 1:].double(), query[..., 0]
+        across = prior.covariance(known.codes, known.items, codes, items)  # [U, S, P]
+        return self._left(prior, known, dual, prior.variance(codes), across)
+
+    def variance_of_sum(self, prior: "Prior", known: "Known", dual: Tensor, query: Tensor, weights: Tensor) -> Tensor:
+        """Of Σ_q g_q·Δ(q) over each user's queries, weighted by g `[U, P]`; as `variance`, without a P × P matrix."""
+        weights = weights.double()
+        total = weights.sum(dim=1, keepdim=True)
+        summed = weights.unsqueeze(1) @ query[..., 1:].double()  # [U, 1, K]
+        items = torch.cat([known.items, query[..., 0]], dim=1)
+        of_item = _sums_by_item(items, torch.cat([torch.zeros_like(known.basis), weights], dim=1))
+        events = known.items.shape[1]
+        own = prior.bias * total.square() + prior.taste * summed.square().sum(dim=2)
+        own = own + prior.repeat * (weights * of_item[:, events:]).sum(dim=1, keepdim=True)
+        across = prior.bias * total + prior.taste * (known.codes * summed).sum(dim=2)
+        across = across + prior.repeat * of_item[:, :events]
+        return self._left(prior, known, dual, own, across.unsqueeze(2)).squeeze(1)
+
+    def _left(self, prior: "Prior", known: "Known", dual: Tensor, before: Tensor, across: Tensor) -> Tensor:
+        """Of variances `[U, C]` before any event, what is left after them; `across` `[U, S, C]` covaries with them."""
         solve = _solver(prior, known)
         chance = (known.basis + solve.covariance_times(dual)).sigmoid()
         weights = (chance * (1 - chance)).clamp(min=SURE)
-        codes, items = query[..., 1:].double(), query[..., 0]
-        across = prior.covariance(known.codes, known.items, codes, items) * known.mask.unsqueeze(2)  # [U, S, P]
-        explained = (across * solve(weights, across)).sum(dim=1)
-        return (prior.variance(codes) - explained).clamp(min=0)
+        across = across * known.mask.unsqueeze(2)
+        return (before - (across * solve(weights, across)).sum(dim=1)).clamp(min=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +250,16 @@ class _Grouped:
         flat = values.flatten(0, 1)
         sums = flat.new_zeros(int(self._groups.max()) + 1, flat.shape[1]).index_add(0, self._groups, flat)
         return sums.index_select(0, self._groups).view_as(values)
+
+
+def _sums_by_item(items: Tensor, values: Tensor) -> Tensor:
+    """Of each row `[U, P]`, the sum of the values over its user's rows of the same item."""
+    users = torch.arange(len(items)).unsqueeze(1)
+    first = int(items.min())
+    keys = users * (int(items.max()) - first + 1) + items.long() - first
+    groups = torch.unique(keys, return_inverse=True)[1].flatten()
+    sums = values.new_zeros(int(groups.max()) + 1).index_add(0, groups, values.flatten())
+    return sums.index_select(0, groups).view_as(values)
 
 
 def _variance(logarithm: Tensor | None) -> Tensor:
