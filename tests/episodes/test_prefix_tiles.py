@@ -59,3 +59,11 @@ def test_tiles_cover_every_row_and_pad_back(
             expected = torch.arange(longest).expand(users, -1) * tile.filled
             assert torch.equal(tile.pad(torch.from_numpy(positions)), expected)
     assert sorted(covered) == list(range(log.n_rows))
+
+
+def test_users_stay_whole_where_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefixes, "TILE_ROWS", 10)
+    log = log_of([3, 4, 40, 2])
+    tiles = list(OrderedUsers.of(log, np.arange(4), 0).tiles(2, whole=True))
+    assert [tile.lengths.tolist() for tile in tiles] == [[2, 3], [4], [40]]
+    assert sorted(place for tile in tiles for place in tile.places) == list(range(log.n_rows))

@@ -40,14 +40,15 @@ class OrderedUsers:
         starts = np.cumsum(self.lengths) - self.lengths
         return np.arange(len(self.rows)) - np.repeat(starts, self.lengths)
 
-    def tiles(self, slots: int, width: int = WIDE) -> Iterator["Tile"]:
+    def tiles(self, slots: int, width: int = WIDE, *, whole: bool = False) -> Iterator["Tile"]:
         """Users from short to long; a tile holds about `TILE_ROWS` padded rows, and more of a `width` that is narrow.
 
-        A user who does not fit into one comes in several, each with the first `slots` rows and some of the others.
+        A user who does not fit into one comes in several, each with the first `slots` rows and some of the others;
+        where users are to stay `whole`, in one of its own.
         """
         starts = np.cumsum(self.lengths) - self.lengths
         rows = max(TILE_ROWS, TILE_ROWS * WIDE // width)
-        room = max(rows, 2 * slots)
+        room = int(self.lengths.max(initial=0)) if whole else max(rows, 2 * slots)
         by_length = np.argsort(self.lengths, kind="stable")
         by_length, long = np.split(by_length, [np.searchsorted(self.lengths[by_length], room, side="right")])
         first = 0

@@ -11,10 +11,12 @@ from resus.data.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
+from resus.evaluation.coverage import LEVEL, coverage_of
 from resus.evaluation.gains import DRAWS, check_draws, gains_over
-from resus.evaluation.results import LogFacts, Results
+from resus.evaluation.results import Coverage, LogFacts, Results
 from resus.evaluation.scoring import score_prefixes
 from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.learners.posterior import PosteriorLearner
 from resus.model import ResidualModel
 from resus.predictors.neural import Predictor, logits_of_rows
 from resus.progress import Progress, silent
@@ -66,6 +68,7 @@ def evaluate(
         stages=config.evaluation.stages,
         models=measured,
         gains=gains,
+        coverage=_coverage(models, config, log, ordered, scored, progress),
     )
 
 
@@ -95,6 +98,25 @@ def scored_models(
         if truth is not None:
             scored.logits[name] = _logit(truth[ordered.rows])[:, None]
     return scored
+
+
+def _coverage(
+    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    config: Config,
+    log: InteractionLog,
+    ordered: OrderedUsers,
+    scored: ScoredQueries,
+    progress: Progress,
+) -> Coverage | None:
+    """Of the models that say how sure they are."""
+    found = {
+        name: coverage_of(
+            name, model, log, ordered, scored, predictor=predictor, stages=config.evaluation.stages, progress=progress
+        )
+        for name, (predictor, _, model) in models.items()
+        if isinstance(model.learner, PosteriorLearner)
+    }
+    return Coverage(level=LEVEL, models=found) if found else None
 
 
 def _logit(probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

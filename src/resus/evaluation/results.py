@@ -112,11 +112,39 @@ class Gains(Record):
     models: dict[str, dict[str, StageGains]]
 
 
+class StageCoverage(Record):
+    """Shares of users whose number of clicks lies within an interval; unweighted means over the stage's sizes.
+
+    `clicks`: the model's own interval. `coins` leaves out what the model does not know of the user: only the labels are
+    chance. `predictor`: Ψ's, likewise; null where there is none. `true_logits`: the share of queries whose true logit
+    lies within the model's interval; null where no truth is known.
+    """
+
+    clicks: Metric
+    coins: Metric
+    predictor: Metric
+    true_logits: Metric
+
+
+class ModelCoverage(Record):
+    """One model by stage; `predictor` names its Ψ."""
+
+    predictor: str | None
+    stages: dict[str, StageCoverage]
+
+
+class Coverage(Record):
+    """How often the intervals of the models that have a posterior hold what they should hold at this `level`."""
+
+    level: float
+    models: dict[str, ModelCoverage]
+
+
 class Results(Record):
     """One evaluation. It holds no clock time, so equal runs write equal files.
 
     `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
-    `gains` is null where no users were drawn.
+    `gains` is null where no users were drawn, `coverage` where no model has a posterior.
     """
 
     format: Literal[1] = FORMAT
@@ -131,6 +159,7 @@ class Results(Record):
     stages: dict[str, list[int]]
     models: dict[str, ModelResults]
     gains: Gains | None = None
+    coverage: Coverage | None = None
 
     @property
     def contenders(self) -> list[str]:

@@ -1,0 +1,138 @@
+"""Is RESUS+ as sure as it says? How often what it did not see lies within its 90 % intervals, by stage.
+
+Of a user's clicks among the queries after the first k events it expects Σp, with variance Σp(1−p) + gᵀCg, where
+p = σ(ℓ), g = p(1−p), and C is the posterior covariance of Δ at the queries: the coins' own chance, and what is not
+known of the user. In a planted world a query's true logit, too, should lie within its interval.
+
+An interval is taken as it is. Widened by the ½ of a continuity correction, the intervals of a model that is exactly
+right would cover 98 % of users with 3 queries and 94 % of those with 30; as they are, they cover 91 to 92 %.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from resus.data.log import InteractionLog
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import features_of
+from resus.evaluation.results import ModelCoverage, StageCoverage
+from resus.evaluation.staged import ScoredQueries
+from resus.learners.posterior import Known, PosteriorLearner
+from resus.model import ResidualModel
+from resus.progress import Progress, silent
+
+LEVEL = 0.9
+REACH = 1.6449  # deviations to each side that hold so much of a Gaussian
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+def coverage_of(
+    name: str,
+    model: ResidualModel,
+    log: InteractionLog,
+    ordered: OrderedUsers,
+    scored: ScoredQueries,
+    *,
+    predictor: str | None,
+    stages: Mapping[str, Sequence[int]],
+    progress: Progress = silent,
+) -> ModelCoverage:
+    """Of a scored model whose learner is a posterior; `predictor` names its Ψ among the scored, None is logits of 0."""
+    sizes = sorted({k for members in stages.values() for k in members})
+    personal, true_logits = _posterior(name, model, log, ordered, scored, predictor, sizes, progress)
+    shares: dict[int, dict[str, float]] = {}
+    for column, k in enumerate(sizes):
+        queries = np.flatnonzero(scored.positions >= k)
+        if not len(queries):
+            continue
+        clicks, mean, coins = _forecast(scored, name, k, queries)
+        shares[k] = {
+            "clicks": _share_within(clicks - mean, coins + personal[ordered.lengths > k, column]),
+            "coins": _share_within(clicks - mean, coins),
+        }
+        if predictor is not None:
+            clicks, mean, coins = _forecast(scored, predictor, k, queries)
+            shares[k]["predictor"] = _share_within(clicks - mean, coins)
+        if true_logits is not None:
+            shares[k]["true_logits"] = true_logits[column] / len(queries)
+    found = {}
+    for stage, members in stages.items():
+        means = {
+            share: float(np.mean([shares[k][share] for k in members if k in shares]))
+            for share in StageCoverage.model_fields
+            if any(share in shares.get(k, {}) for k in members)
+        }
+        found[stage] = StageCoverage(**{share: means.get(share) for share in StageCoverage.model_fields})
+    return ModelCoverage(predictor=predictor, stages=found)
+
+
+def _forecast(scored: ScoredQueries, model: str, k: int, queries: Integers) -> tuple[Floats, Floats, Floats]:
+    """Of each user with queries: clicks, how many the model expects, and the coins' variance."""
+    logits = scored.logits_at(model, scored.sizes.index(k), queries).astype(np.float64)
+    chance = torch.from_numpy(logits).sigmoid().numpy()
+    first = np.flatnonzero(scored.positions[queries] == k)
+    clicks, mean, coins = (
+        np.add.reduceat(values, first, dtype=np.float64)
+        for values in (scored.labels[queries], chance, chance * (1 - chance))
+    )
+    return clicks, mean, coins
+
+
+def _share_within(miss: Floats, variance: Floats) -> float:
+    return float((np.abs(miss) <= REACH * np.sqrt(variance)).mean())
+
+
+@torch.no_grad()
+def _posterior(
+    name: str,
+    model: ResidualModel,
+    log: InteractionLog,
+    ordered: OrderedUsers,
+    scored: ScoredQueries,
+    predictor: str | None,
+    sizes: Sequence[int],
+    progress: Progress,
+) -> tuple[Floats, Floats | None]:
+    """gᵀCg of every user and size `[U, sizes]`, and how many queries' true logits are covered `[sizes]`."""
+    learner = model.learner
+    assert isinstance(learner, PosteriorLearner)
+    prior, starts = learner.prior, np.cumsum(ordered.lengths) - ordered.lengths
+    truth = scored.logits["oracle"][:, 0] if log.truth is not None else None
+    personal = np.zeros((len(starts), len(sizes)))
+    true_logits = np.zeros(len(sizes)) if truth is not None else None
+    done = 0
+    for tile in ordered.tiles(slots=max(sizes), whole=True):
+        places = tile.places
+        rows = ordered.rows[places]
+        basis = scored.logits[predictor][places, 0] if predictor is not None else np.zeros(len(rows), np.float32)
+        outcomes = tile.pad(learner.outcomes(torch.from_numpy(log.labels[rows]), torch.from_numpy(basis)))
+        encoded, slots = tile.pad(model.encoder(features_of(log, rows))), max(sizes)
+        known = Known.of(encoded[:, :slots], tile.filled[:, :slots], outcomes[:, :slots])
+        gram = prior.covariance(known.codes, known.items, known.codes, known.items)
+        users = np.searchsorted(starts, tile.starts)
+        for column, k in enumerate(sizes):
+            first = known.first(k)
+            dual = learner.fit(prior, first, gram[:, :k, :k])
+            asked = tile.filled & (torch.arange(encoded.shape[1]) >= k)
+            logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double()
+            chance = tile.pad(logits).sigmoid()
+            variance = learner.variance_of_sum(prior, first, dual, encoded, chance * (1 - chance) * asked)
+            scale = _scale(model, k)
+            personal[users, column] = scale**2 * variance.numpy()
+            if truth is not None and true_logits is not None:
+                deviation = scale * learner.variance(prior, first, dual, encoded).sqrt()
+                miss = tile.pad(torch.from_numpy(truth[places]).double() - logits).abs()
+                true_logits[column] += int(((miss <= REACH * deviation) & asked).sum())
+        done += len(places)
+        progress(f"{name}: coverage of its intervals", done, len(ordered.rows), "rows")
+    return personal, true_logits
+
+
+def _scale(model: ResidualModel, size: int) -> float:
+    """β of a support size."""
+    one, zero = model.fusion(torch.tensor([1.0, 0.0]), torch.tensor(size)).tolist()
+    return float(abs(one - zero))

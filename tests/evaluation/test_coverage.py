@@ -1,0 +1,180 @@
+"""Coverage against a loop over users and sizes that writes the posterior covariance of the queries out."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from resus import InteractionLog, PlantedWorld, planted_log
+from resus.builders import build_model, build_predictor
+from resus.config import Config, resolve
+from resus.data.planted import draw_world
+from resus.data.split import UserSplit, split_users
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import features_of
+from resus.evaluation.coverage import coverage_of
+from resus.evaluation.evaluate import evaluate
+from resus.evaluation.results import ModelCoverage, Results, StageCoverage
+from resus.evaluation.scoring import score_prefixes
+from resus.evaluation.staged import ScoredQueries
+from resus.files import read_json, write_json
+from resus.learners.posterior import PosteriorLearner
+from resus.model import ResidualModel
+from resus.predictors.neural import NeuralPredictor, Predictor, logits_of_rows
+from resus.predictors.none import NoPredictor
+
+PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
+BETA = 1.2  # a posterior needs none, but it may be set
+
+
+@pytest.fixture(scope="module")
+def log() -> InteractionLog:
+    return planted_log(PlantedWorld(users=60, items=8, events_per_user=14, seed=4))
+
+
+@pytest.fixture(scope="module")
+def config() -> Config:
+    return resolve({"learner.kind": "plus", "evaluation.max_size": 9, "encoder.embedding_dim": 3, "fusion.scale": BETA})
+
+
+@pytest.fixture(scope="module")
+def split(log: InteractionLog) -> UserSplit:
+    return split_users(log.n_users, ratios=(1, 1, 3), order="random", seed=1)
+
+
+def untrained(config: Config, log: InteractionLog) -> tuple[Predictor, ResidualModel]:
+    """Vectors and variances large enough that every part of the posterior matters."""
+    torch.manual_seed(1)
+    predictor, model = build_predictor(config, log.features), build_model(config, log.features)
+    assert isinstance(predictor, NeuralPredictor)
+    assert isinstance(model.learner, PosteriorLearner)
+    for embedding in (predictor.encoder.embedding, model.encoder.embedding):
+        torch.nn.init.normal_(embedding.table, std=0.3)  # type: ignore[union-attr,arg-type]
+    model.learner.start_from(**PRIOR)
+    return predictor, model
+
+
+def found_coverage(results: Results) -> dict[str, ModelCoverage]:
+    assert results.coverage is not None
+    assert results.coverage.level == 0.9
+    return results.coverage.models
+
+
+def written_out(
+    config: Config, log: InteractionLog, ordered: OrderedUsers, basis: np.ndarray, model: ResidualModel
+) -> dict[str, StageCoverage]:
+    """User by user and size by size, with the covariance of all rows of the user."""
+    assert log.truth is not None
+    sizes = config.evaluation.sizes
+    logits = score_prefixes(model, log, ordered, basis, sizes).astype(np.float64)
+    basis, labels, truth = (values.astype(np.float64) for values in (basis, log.labels[ordered.rows], log.truth))
+    truth = truth[ordered.rows]
+    with torch.no_grad():
+        encoded = model.encoder(features_of(log, ordered.rows)).double().numpy()
+    items, codes = encoded[:, :1], encoded[:, 1:]
+    shares: dict[int, list[list[float]]] = {k: [[], [], [], []] for k in sizes}
+    starts = np.cumsum(ordered.lengths) - ordered.lengths
+    for start, length in zip(starts, ordered.lengths, strict=True):
+        rows = np.arange(start, start + length)
+        prior = PRIOR["bias"] + PRIOR["taste"] * codes[rows] @ codes[rows].T
+        prior = prior + PRIOR["repeat"] * (items[rows] == items[rows].T)
+        for column, k in enumerate(sizes):
+            if length <= k or k == 0:
+                continue
+            own, queries = rows[:k], rows[k:]
+            delta = (logits[own, column] - basis[own]) / BETA  # the fit at the support itself
+            chance = 1 / (1 + np.exp(-basis[own] - delta))
+            noise = np.diag(1 / (chance * (1 - chance)))
+            covariance = prior[k:, k:] - prior[k:, :k] @ np.linalg.inv(prior[:k, :k] + noise) @ prior[:k, k:]
+            covariance = covariance * BETA**2
+            p, of_psi = (1 / (1 + np.exp(-values)) for values in (logits[queries, column], basis[queries]))
+            g, clicks = p * (1 - p), labels[queries].sum()
+            deviation = np.sqrt(g.sum() + g @ covariance @ g)
+            shares[k][0].append(abs(clicks - p.sum()) <= 1.6449 * deviation)
+            shares[k][1].append(abs(clicks - p.sum()) <= 1.6449 * np.sqrt(g.sum()))
+            shares[k][2].append(abs(clicks - of_psi.sum()) <= 1.6449 * np.sqrt((of_psi * (1 - of_psi)).sum()))
+            true = np.log(truth[queries]) - np.log1p(-truth[queries])
+            shares[k][3] += list(abs(true - logits[queries, column]) <= 1.6449 * np.sqrt(np.diag(covariance)))
+    means = {
+        stage: [float(np.mean([np.mean(shares[k][share]) for k in members])) for share in range(4)]
+        for stage, members in config.evaluation.stages.items()
+    }
+    return {
+        stage: StageCoverage(clicks=values[0], coins=values[1], predictor=values[2], true_logits=values[3])
+        for stage, values in means.items()
+    }
+
+
+def test_shares_are_those_of_the_covariance_written_out(
+    log: InteractionLog, config: Config, split: UserSplit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor, model = untrained(config, log)
+    ordered = OrderedUsers.of(log, split.test, config.seed)
+    expected = written_out(config, log, ordered, logits_of_rows(predictor, log, ordered.rows), model)
+    for room in (2048, 20):  # 20 rows are fewer than some users have: they stay whole all the same
+        monkeypatch.setattr("resus.episodes.prefixes.TILE_ROWS", room)
+        results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0)
+        found = found_coverage(results)["RESUS+"]
+        assert found.predictor == "DeepFM"
+        for stage, shares in expected.items():
+            assert found.stages[stage].model_dump() == pytest.approx(shares.model_dump(), abs=1e-9)
+    assert len({shares.clicks for shares in expected.values()} | {s.coins for s in expected.values()}) > 3
+
+
+def test_only_a_posterior_has_intervals_and_no_predictor_has_none(
+    log: InteractionLog, config: Config, split: UserSplit
+) -> None:
+    predictor, model = untrained(config, log)
+    ridge = build_model(resolve({"evaluation.max_size": 9}), log.features)
+    beside = {"RESUS-RR": ("DeepFM", predictor, ridge), "alone": (None, NoPredictor(), model)}
+    found = found_coverage(evaluate(beside, config, log, split, draws=0))
+    assert list(found) == ["alone"]
+    assert found["alone"].predictor is None
+    assert all(stage.predictor is None and stage.clicks is not None for stage in found["alone"].stages.values())
+    assert evaluate({"RESUS-RR": beside["RESUS-RR"]}, config, log, split, draws=0).coverage is None
+
+
+def test_a_posterior_that_is_right_covers_what_it_says() -> None:
+    """Users drawn from the prior on top of known logits: about nine in ten lie within; fewer if the user were known."""
+    world = PlantedWorld(users=600, items=30, events_per_user=40, taste_spread=0, bias_spread=1.2, seed=2)
+    log, known = planted_log(world), draw_world(world).known.astype(np.float32)
+    config = resolve({"learner.kind": "plus", "learner.taste": False, "learner.repeats": False})
+    model = build_model(config, log.features)
+    assert isinstance(model.learner, PosteriorLearner)
+    model.learner.start_from(bias=world.bias_spread**2, taste=1, repeat=1)
+    ordered, sizes, stages = OrderedUsers.of(log, np.arange(log.n_users), 1), (1, 4, 12), {"I": [1, 4], "II": [12]}
+    assert log.truth is not None
+    truth = log.truth[ordered.rows]
+    scored = ScoredQueries(
+        labels=log.labels[ordered.rows],
+        users=np.repeat(ordered.users, ordered.lengths),
+        positions=ordered.positions,
+        sizes=sizes,
+        logits={
+            "Ψ": known[ordered.rows, None],
+            "RESUS+": score_prefixes(model, log, ordered, known[ordered.rows], sizes),
+            "oracle": np.log(truth / (1 - truth))[:, None],
+        },
+    )
+    found = coverage_of("RESUS+", model, log, ordered, scored, predictor="Ψ", stages=stages)
+    for stage in found.stages.values():
+        assert stage.clicks is not None
+        assert stage.coins is not None
+        assert stage.true_logits is not None
+        assert 0.87 < stage.clicks < 0.95
+        assert 0.85 < stage.true_logits < 0.95
+        assert stage.coins < 0.75
+
+
+def test_coverage_comes_back_from_its_file_and_an_older_file_has_none(
+    log: InteractionLog, config: Config, split: UserSplit, tmp_path: Path
+) -> None:
+    predictor, model = untrained(config, log)
+    results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0)
+    results.write(tmp_path / "results.json")
+    assert Results.read(tmp_path / "results.json") == results
+    older = read_json(tmp_path / "results.json")
+    del older["coverage"]
+    write_json(tmp_path / "older.json", older)
+    assert Results.read(tmp_path / "older.json") == results.model_copy(update={"coverage": None})
