@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from resus.evaluation.gains import gains_over
-from resus.evaluation.results import LogFacts, Results
+from resus.evaluation.results import Coverage, LogFacts, ModelCoverage, Results, StageCoverage
 from resus.evaluation.staged import ScoredQueries, staged_results
 
 SIZES = tuple(range(7))
@@ -70,3 +70,14 @@ def example_without_truth() -> Results:
 def example_of_short_users() -> Results:
     """Nobody has a query at sizes 5 and 6, so stage III is empty and there is no fixed population."""
     return planted_results((3, 4, 5) * 20, draws=60)
+
+
+def example_with_coverage() -> Results:
+    """A posterior of few users with queries: none in stage III."""
+    shares = {"I": (0.912, 0.664, 0.618, 0.857), "II": (0.894, 0.758, 0.666, 0.861), "III": (None,) * 4}
+    stages = {
+        stage: StageCoverage(clicks=own, coins=coins, predictor=predictor, true_logits=true)
+        for stage, (own, coins, predictor, true) in shares.items()
+    }
+    models = {"RESUS-RR": ModelCoverage(predictor="DeepFM", stages=stages)}
+    return example().model_copy(update={"coverage": Coverage(level=0.9, models=models)})

@@ -17,6 +17,7 @@ from resus.evaluation.results import Results
 from resus.files import write_text
 from resus.report import figures
 from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column
+from resus.report.coverage import coverage_rows
 from resus.report.gain_figure import gain_figure, has_gains
 from resus.report.gains import GAIN_COLUMNS, difference_text, direction, gains_of, interval_text, verdict
 from resus.report.summary import size_range, summary
@@ -79,6 +80,7 @@ def write_report(
             for column in GAIN_COLUMNS
             if has_gains(results)
         },
+        coverage=coverage_rows(results),
         ranking=svg_element(figures.metric_figure(results, ["auc", "gauc"]), "ranking"),
         curves={
             figures.TITLES[metric][0]: svg_element(figures.metric_figure(results, [metric]), metric)

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from resus.evaluation.results import Results
 from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column, stage_values
+from resus.report.coverage import coverage_sentences
 
 
 def results_table(results: Results) -> "StageTable":
@@ -93,3 +94,5 @@ class StageTable:
         unscored = [str(k) for k in self.results.sizes if not at_sizes[k].queries]
         if unscored:
             yield Text(f"No user has a query at k = {', '.join(unscored)}: no stage counts these sizes.", style="dim")
+        for sentence in coverage_sentences(self.results):
+            yield Text(sentence)
