@@ -39,6 +39,7 @@ benchmark: $(READY)
 	@scripts/install-test-programs.sh redis-server wrk
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.quality
+	$(BIN)/python -m benchmarks.planted
 	$(BIN)/python -m benchmarks.service.load
 	$(BIN)/python -m benchmarks.service.kills
 	$(BIN)/python -m benchmarks.service.fuzz
