@@ -27,7 +27,7 @@ def live_user(learner: str, log: InteractionLog) -> LiveUser:
     config = resolve({"learner.kind": learner, **predictor, **encoder})
     model = build_model(config, log.features).eval()
     width = int(model.encoder.width)  # type: ignore[arg-type]
-    return LiveUser(build_predictor(config, log.features), model, width=width, capacity=10_000)  # type: ignore[arg-type]
+    return LiveUser(build_predictor(config, log.features), model, width=width, capacity=10_000)
 
 
 def milliseconds(user: LiveUser, log: InteractionLog) -> Iterator[float]:

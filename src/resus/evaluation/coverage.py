@@ -105,7 +105,8 @@ def _posterior(
     personal = np.zeros((len(starts), len(sizes)))
     true_logits = np.zeros(len(sizes)) if truth is not None else None
     done = 0
-    for tile in ordered.tiles(slots=max(sizes), whole=True):
+    width = int(model.encoder.width)  # type: ignore[arg-type]
+    for tile in ordered.tiles(slots=max(sizes), width=width, whole=True):
         places = tile.places
         rows = ordered.rows[places]
         basis = scored.logits[predictor][places, 0] if predictor is not None else np.zeros(len(rows), np.float32)
