@@ -55,7 +55,7 @@ def test_a_user_stays_with_one_worker_and_no_row_is_lost() -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize(("large", "learner"), [(1, "ridge"), (1_000_000, "nearest")])
+@pytest.mark.parametrize(("large", "learner"), [(1, "ridge"), (1_000_000, "nearest"), (1_000_000, "plus")])
 def test_two_processes_train_the_model_of_one(
     large: int, learner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

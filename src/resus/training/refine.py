@@ -44,7 +44,8 @@ def refine(
         rows = batch.rows[batch.support[batch.mask].numpy()]
         support = _spread(model.encoder(features_of(log, rows)), batch.mask)
         outcomes = _spread(learner.outcomes(labels_of(log, rows), torch.from_numpy(basis[rows])), batch.mask)
-        return -learner.evidence(support, batch.mask, outcomes).sum() / float(whole.support_sizes.sum())
+        evidence = learner.evidence(support, batch.mask, outcomes).sum()
+        return -evidence.float() / float(whole.support_sizes.sum())  # a crew adds up losses of one kind
 
     factors = [{"params": list(model.encoder.parameters()), "lr": LEARNING_RATE}]
     return run_stage(
