@@ -240,11 +240,12 @@ class _Run:
         for fold in range(folds):
             rows = self._own_rows(self.split.train[fold_of == fold])
             missing = np.array([np.isnan(basis[rows]).sum()], dtype=np.float32)
-            if not self.crew.combine(missing)[0]:
-                continue
+            stage = f"predictor without fold {fold + 1} of {folds}"
+            keeper = self._keeper(stage)
+            if not self.crew.combine(missing)[0] and not (keeper and keeper.path.exists()):
+                continue  # of another run, which tells how they came about
             torch.manual_seed(self.config.seed)
             others = build_predictor(self.config, self.log.features)
-            stage = f"predictor without fold {fold + 1} of {folds}"
             self._learn_predictor(others, self.split.train[fold_of != fold], stage, epochs)
             fill_logits(basis, others, self.log, rows, self.progress)
 
