@@ -156,7 +156,8 @@ class _Primal:
     def answer(self, encoded: Tensor) -> Answer:
         rows = self._with_constant(encoded)
         spread = rows @ self._inverse
-        parts = (spread @ self._rows.T) * self._residuals
+        dual = (self._residuals - self._rows @ self._weights) / self._ridge  # so that parts are those of the dual form
+        parts = (rows @ self._rows.T) * dual
         variance = self._ridge * (spread * rows).sum(dim=1).clamp(min=0)
         return Answer((rows @ self._weights).float(), parts.float(), variance.sqrt().float())
 
