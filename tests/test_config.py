@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resus.config import Config, parse_assignments, resolve
+from resus import Resus
+from resus.config import LEARNERS, Config, parse_assignments, resolve
 from resus.errors import ConfigError
 from resus.validation import known_keys
 
@@ -78,6 +79,51 @@ def test_what_is_nearer_to_the_user_wins(tmp_path: Path) -> None:
     assert config.predictor.hidden_units == (64, 64)  # the data set over the defaults
     assert config.split.order == "ascending"  # the protocol over the defaults
     assert config.predictor.batch_size == 1024
+
+
+def test_a_learner_brings_its_settings_along(tmp_path: Path) -> None:
+    plus = resolve({"learner.kind": "plus"})
+    assert plus == resolve({"learner": {"kind": "plus"}}) == Resus(learner="plus").config
+    assert {key: dict(flat(plus))[key] for key in LEARNERS["plus"]} == LEARNERS["plus"]
+    assert resolve({"learner.kind": "plus"}, data_set="planted").encoder.embedding_dim == 32
+    file = tmp_path / "run.yaml"
+    file.write_text("learner: {kind: plus, bias: false}\ntraining: {folds: 2, batch_size: 64}\n")
+    config = resolve({"training.folds": 3, "encoder.embedding_dim": 5}, file=file)
+    assert (config.training.folds, config.encoder.embedding_dim) == (3, 5)  # overrides over the file and the learner
+    assert (config.learner.bias, config.training.batch_size) == (False, 64)  # the file over the learner
+    assert config.training.scalar_learning_rate == 0.05
+    assert Resus(learner="plus", settings={"training.folds": 1}).config.training.folds == 1
+    released = resolve({"learner.kind": "plus", "protocol": "authors-release"})
+    assert (released.fusion.per_size, released.fusion.scale, released.split.ratios) == (False, 1.0, (7, 1, 2))
+
+
+def flat(config: Config) -> list[tuple[str, Any]]:
+    return [
+        (f"{part}.{key}", value)
+        for part, section in config.model_dump().items()
+        if isinstance(section, dict)
+        for key, value in section.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "hint"),
+    [
+        ({"learner.kind": "plus", "encoder.kind": "deepfm"}, "learner.kind=plus and encoder.kind=factors go together"),
+        ({"encoder.kind": "factors"}, "learner.kind=plus and encoder.kind=factors go together"),
+        ({"training.folds": 2}, "training.folds is for learner.kind=plus"),
+        ({"learner.kind": "nearest", "training.folds": 2}, "training.folds is for learner.kind=plus"),
+        ({"learner.kind": "plus", "training.folds": 0}, "greater than or equal to 1"),
+        ({"learner.kind": "plus", "learner.steps": 0}, "greater than or equal to 1"),
+        ({"learner.kind": "plus", "predictor.pretrain": False}, "leave predictor.pretrain at true"),
+        (
+            {"learner.kind": "plus", "learner.bias": False, "learner.taste": False, "learner.repeats": False},
+            "needs learner.bias, learner.taste or learner.repeats",
+        ),
+    ],
+)
+def test_a_plus_that_is_not_whole_is_refused(chosen: dict[str, Any], hint: str) -> None:
+    assert hint in sentence(chosen)
 
 
 def test_sections_and_dotted_keys_say_the_same() -> None:
@@ -161,12 +207,12 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 
 def test_equal_settings_have_equal_fingerprints_and_others_do_not() -> None:
     prints = {resolve({"seed": seed, "learner.kind": kind}).fingerprint("log") for seed in (1, 2) for kind in KINDS}
-    assert len(prints) == 4
+    assert len(prints) == 6
     assert resolve({"split.ratios": [7.0, 2, 1]}).fingerprint("log") == Config().fingerprint("log")
     assert Config().fingerprint("log") != Config().fingerprint("another log")
 
 
-KINDS = ("ridge", "nearest")
+KINDS = ("ridge", "nearest", "plus")
 
 
 def test_the_names_in_tables_are_the_papers() -> None:
@@ -175,6 +221,12 @@ def test_the_names_in_tables_are_the_papers() -> None:
     assert resolve({"learner.kind": "nearest", "predictor.kind": "none"}).model_name == "MUS"
     assert resolve({"predictor.pretrain": False}).model_name == "RESUS-RR (w/o pretrain)"
     assert resolve({"predictor.pretrain": False}).slug == "resus-rr-joint-deepfm-1"
+    plus = resolve({"learner.kind": "plus", "seed": 3})
+    assert (plus.model_name, plus.slug) == ("RESUS+", "resus-plus-deepfm-3")
+    alone = resolve({"learner.kind": "plus", "predictor.kind": "none"})
+    assert (alone.model_name, alone.slug) == ("MUS+", "mus-plus-none-1")
+    own = resolve({"learner.kind": "plus", "predictor.kind": "logits:ours"})
+    assert (own.model_name, own.slug) == ("RESUS+", "resus-plus-ours-1")
 
 
 def test_settings_survive_yaml_and_json() -> None:

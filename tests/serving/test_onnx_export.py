@@ -66,6 +66,22 @@ def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) ->
         assert size == 1 or np.ptp(logits) > 0.01
 
 
+def test_plus_keeps_its_items_ids(tmp_path: Path) -> None:
+    psi, model = parts(log().features, predictor__kind="none", learner__kind="plus")
+    with torch.no_grad():
+        model.encoder.spread.copy_(torch.randn(4, 4).tril())  # type: ignore[union-attr, operator]
+        model.encoder.kept[1] = 0.0  # type: ignore[index, operator]
+    assert export_onnx(psi, model, log().features, tmp_path) == [ENCODER]
+    column = sum(log().features.column_counts[: [field.name for field in log().features.fields].index("item")])
+    for size in SIZES:
+        rows = some_rows(size)
+        encoded = run(tmp_path / ENCODER, rows)
+        with torch.no_grad():
+            np.testing.assert_allclose(encoded, model.encoder(rows).numpy(), rtol=1e-5, atol=1e-5)
+        assert encoded.shape == (size, 1 + 4)
+        assert np.array_equal(encoded[:, 0], rows.ids[:, column].numpy())
+
+
 def test_without_a_predictor_there_is_only_the_encoder_and_categories_weigh_one(tmp_path: Path) -> None:
     plain = FeatureMap(tuple(field for field in log().features.fields if field.kind == "categorical"), item="item")
     assert not plain.weighted
