@@ -34,6 +34,11 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-NN": {"learner": "nearest"},
     "RESUS-NN of cosines": {"learner": "nearest", "settings": {"learner.similarity": "cosine"}},
     "MUS": {"learner": "nearest", "predictor": "none"},
+    "RESUS+": {"learner": "plus"},
+    "RESUS+ of trees": {"learner": "plus", "predictor": "lightgbm"},
+    "RESUS+ of repeats alone": {"learner": "plus", "settings": {"learner.taste": False, "learner.bias": False}},
+    "MUS+": {"learner": "plus", "predictor": "none"},
+    "RESUS+ in the authors' release": {"protocol": "authors-release", "learner": "plus"},
     "joint training": {"settings": {"predictor.pretrain": False}},
     "lightgbm": {"predictor": "lightgbm"},
     "observed sizes": {"settings": {"training.support_sizes": "observed"}},
@@ -104,7 +109,7 @@ def test_one_record_per_epoch(model: Resus) -> None:
     assert all(0 < line["validation_auc"] < 1 and line["loss"] > 0 for line in model.history)
 
 
-@pytest.mark.parametrize("learner", ["ridge", "nearest"])
+@pytest.mark.parametrize("learner", ["ridge", "nearest", "plus"])
 def test_predict_is_what_evaluation_scores(learner: str, table: pl.DataFrame, log: InteractionLog) -> None:
     """Given a test user's first k events, both ways to ask give the logits of the rest."""
     model = tiny(learner=learner).fit(log)
@@ -504,6 +509,12 @@ def test_an_unknown_base_is_refused(model: Resus, log: InteractionLog) -> None:
         model.evaluate(log, base="foo")
 
 
-def test_taking_the_predictor_of_an_equal_run_changes_nothing(model: Resus, log: InteractionLog) -> None:
-    taken = tiny(learner="nearest").fit(log, predictor_from=model)
-    assert taken.evaluate(log) == tiny(learner="nearest").fit(log).evaluate(log)
+@pytest.mark.parametrize("learner", ["nearest", "plus"])
+def test_taking_the_predictor_of_an_equal_run_changes_nothing(learner: str, log: InteractionLog) -> None:
+    fast = {"predictor.learning_rate": 0.05, "predictor.epochs": 6}
+    model = tiny(settings=fast).fit(log)
+    epochs = [line["validation_auc"] for line in model.history if line["stage"] == "predictor"]
+    assert max(epochs) != epochs[-1], "or a fold that trains as long as it may would not show"
+    taken = tiny(learner=learner, settings=fast).fit(log, predictor_from=model)
+    assert "predictor" not in {line["stage"] for line in taken.history}
+    assert taken.evaluate(log) == tiny(learner=learner, settings=fast).fit(log).evaluate(log)

@@ -192,6 +192,14 @@ class Config(Settings):
         return self.training.max_support or self.evaluation.max_size
 
     @property
+    def cross_fitted(self) -> bool:
+        """Whether training users' logits come from Ψs that never saw them.
+
+        Someone else's Ψ cannot be trained anew: whether it knows the training users is not ours to say.
+        """
+        return self.training.folds > 1 and self.predictor.kind not in ("external", "none")
+
+    @property
     def predictor_name(self) -> str:
         """Ψ as tables call it."""
         return self.predictor.column or PREDICTOR_NAMES[self.predictor.kind]

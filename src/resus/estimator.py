@@ -125,13 +125,14 @@ class Resus:
             self._score = self._own_model or self._score
             return self
         pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
+        known = [line for line in predictor_from.history if line["stage"] == "predictor"] if predictor_from else []
         self._trained = train(
             self.config,
             opened,
             folder=kept,
             resume=resume,
             pretrained=pretrained,
-            pretraining=predictor_from.pretraining if predictor_from else (),
+            known=known,
             progress=progress,
             crew=crew,
         )

@@ -69,23 +69,23 @@ def train(
     folder: Path | None = None,
     resume: bool = False,
     pretrained: AnyPredictor | None = None,
-    pretraining: Sequence[dict[str, Any]] = (),
+    known: Sequence[dict[str, Any]] = (),
     basis_from: Path | None = None,
     progress: Progress = silent,
     crew: Crew | None = None,
 ) -> Trained:
     """Train on the training users, choose epochs on the validation users, never look at the test users.
 
-    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is;
-    `pretraining` tells how it came about, and `basis_from` is the file of its cross-fitted logits (see `cross_fit`). A
-    `crew` trains one model in several processes that see the same folder.
+    With a `folder`, metrics and checkpoints are kept there. `pretrained` is a Ψ of another run, used as it is, `known`
+    how it came about, and `basis_from` the file of its cross-fitted logits (see `cross_fit`). A `crew` trains one model
+    in several processes that see the same folder.
     """
     if pretrained is not None and not config.predictor.pretrain:
         raise ConfigError(
             "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
         )
     check_log(config, log)
-    run = _Run(config, log, folder, progress, crew or Alone(), pretraining)
+    run = _Run(config, log, folder, progress, crew or Alone(), known)
     run.open(resume, pretrained)
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
@@ -143,14 +143,14 @@ def forget_checkpoints(folder: Path, *, on_a_cluster: bool = False) -> None:
 
 @dataclass
 class _Run:
-    """The stages of one run over one log."""
+    """The stages of one run over one log; `known` is how a Ψ of another run came about."""
 
     config: Config
     log: InteractionLog
     folder: Path | None
     progress: Progress
     crew: Crew
-    pretraining: Sequence[dict[str, Any]] = ()  # of a Ψ that comes from elsewhere
+    known: Sequence[dict[str, Any]] = ()
 
     def __post_init__(self) -> None:
         self.split = split_of(self.config, self.log)
@@ -227,14 +227,11 @@ class _Run:
         self._metatrain(model, basis, lambda rows: basis[rows], "residuals")
 
     def cross_fit(self, basis: Floats) -> None:
-        """A training user's logits from a Ψ that did not see that user, so that they miss as those of a stranger do.
-
-        Someone else's Ψ cannot be trained anew: whether it knows the training users is not ours to say.
-        """
-        folds = self.config.training.folds
-        if folds == 1 or self.config.predictor.kind in ("external", "none"):
+        """A training user's logits from a Ψ that did not see that user, so that they miss as those of a stranger do."""
+        if not self.config.cross_fitted:
             return
-        known = self.histories.get("predictor") or self.pretraining
+        folds = self.config.training.folds
+        known = self.histories.get("predictor", self.known)
         epochs = max(known, key=lambda line: line["validation_auc"])["epoch"] if known else self.config.predictor.epochs
         fold_of = np.random.default_rng([self.config.seed, 6]).permutation(len(self.split.train)) % folds
         for fold in range(folds):

@@ -93,7 +93,8 @@ class Written:
         return covariance
 
     def touched(self, scales: Doubles, rounds: int) -> Doubles:
-        touch, prior = np.abs(self.basis), self.covariance(scales, self.codes)
+        touch: Doubles = np.abs(self.basis)
+        prior = self.covariance(scales, self.codes)
         for _ in range(rounds):
             weights = np.diag(curvature(touch))
             posterior = np.linalg.inv(np.linalg.inv(prior) + weights)

@@ -157,11 +157,11 @@ def test_the_prior_is_the_spread_of_the_users(
     factorize(model, basis_of(log), log, users, schedule(), seed=1)
     people = kept[0].people.table.detach().double().numpy()
     assert people.shape == (len(users), 1 + 4)
-    spread = model.encoder.spread.double().numpy()  # type: ignore[union-attr, operator]
+    spread = model.encoder.spread.double().numpy()  # type: ignore[operator]
     taste = people[:, 1:].T @ people[:, 1:] / len(users)
     np.testing.assert_allclose(spread @ spread.T, taste, rtol=1e-4, atol=1e-5 * taste.max())
     np.testing.assert_array_equal(spread, np.tril(spread))
-    assert model.learner.prior.bias.item() == pytest.approx(3 * (people[:, 0] ** 2).mean(), rel=1e-5)  # type: ignore[union-attr]
+    assert model.learner.prior.bias.item() == pytest.approx(3 * (people[:, 0] ** 2).mean(), rel=1e-5)  # type: ignore[operator,union-attr]
     with torch.no_grad():
         rows = features_of(log, log.rows_of(users[:2]))
         code = model.encoder(rows).double().numpy()

@@ -47,9 +47,10 @@ class Residual:
 
     def fit(self, task: Task) -> History:
         config = task.config.changed(self.settings)
-        pretrained = None
+        pretrained: AnyPredictor | None = None
+        known: History = []
         if config.predictor.pretrain and config.predictor.kind != "none":
-            pretrained, _ = shared_predictor(task, config.predictor.kind)
+            pretrained, known = shared_predictor(task, config.predictor.kind)
         logits, folds = shared_logits(task, config)
         trained = train(
             config,
@@ -57,6 +58,7 @@ class Residual:
             folder=task.folder,
             resume=True,
             pretrained=pretrained,
+            known=known,
             basis_from=logits,
             progress=task.progress,
         )

@@ -44,7 +44,7 @@ def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
 
     None where there is no shelf, or nothing to share.
     """
-    if task.shelf is None or config.training.folds == 1 or task.predictor is not None:
+    if task.shelf is None or not config.cross_fitted or task.predictor is not None:
         return None, []
     plain = task.config.changed(
         {
