@@ -57,7 +57,8 @@ def _network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Modul
                     f"learner.kind=plus tells {LARGEST_ID:,} values apart, the log has {features.n_ids:,}"
                 )
             item = [field.name for field in features.fields].index(features.item)
-            return FactorEncoder(*shape, item=item, embedding_dim=dim, embedding_std=std)
+            unknown = features.first_ids[item]
+            return FactorEncoder(*shape, item=item, unknown_item=unknown, embedding_dim=dim, embedding_std=std)
     raise AssertionError(f"unknown architecture {kind}")
 
 

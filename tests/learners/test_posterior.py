@@ -220,6 +220,33 @@ def test_empty_supports_and_empty_slots_say_nothing() -> None:
     assert torch.equal(nobody.answers(learner), torch.zeros(3, 5))
 
 
+@pytest.mark.parametrize(("size", "width"), [(6, 3), (20, 1)])
+def test_items_that_nobody_knows_are_not_the_same(size: int, width: int) -> None:
+    """Of two events and a query whose items are unknown, each counts as an item of its own."""
+    users, learner = drawn([size, 3], width=width, seed=15), built()
+    unknown, apart, asked = users.support.clone(), users.support.clone(), users.query.clone()
+    unknown[:, :2, 0], apart[:, :2, 0], asked[:, 0, 0] = -1.0, torch.tensor([91.0, 92.0]), -1.0
+    away = asked.clone()
+    away[:, 0, 0] = 93.0
+    pairs = [Users(rows, users.mask, users.outcomes, query) for rows, query in ((unknown, asked), (apart, away))]
+    with torch.no_grad():
+        found, expected = (each.answers(learner) for each in pairs)
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        sizes = range(1, size + 1)
+        found, expected = (
+            learner.prefixes(each.support, each.mask, each.outcomes, each.query, sizes) for each in pairs
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        known = [Known.of(each.support, each.mask, each.outcomes) for each in pairs]
+        found, expected = (
+            learner.variance(learner.prior, each, learner.fit(learner.prior, each), pair.query)
+            for each, pair in zip(known, pairs, strict=True)
+        )
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+        found, expected = (learner.evidence(each.support, each.mask, each.outcomes) for each in pairs)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_the_surest_basis_does_no_harm() -> None:
     users = drawn([6], seed=14, spread=400.0)
     assert bool(users.answers(built()).isfinite().all())

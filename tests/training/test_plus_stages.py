@@ -130,6 +130,14 @@ def test_rows_that_differ_in_who_the_user_is_have_one_code(log: InteractionLog, 
         assert torch.equal(model.encoder(features_of(moved, rows)), model.encoder(features_of(log, rows)))
 
 
+def test_an_item_never_seen_is_named_apart(log: InteractionLog) -> None:
+    rows, column, ids = np.arange(4), column_of(log, "item"), log.ids.copy()
+    ids[1, column] = log.features.first_ids[number_of(log, "item")]
+    with torch.no_grad():
+        items = started(log).encoder(features_of(replace(log, ids=ids), rows))[:, 0]
+    assert items.tolist() == [ids[0, column], -1, ids[2, column], ids[3, column]]
+
+
 def test_a_value_that_no_training_row_has_says_nothing(log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
     rows, column, ids = log.rows_of(users), column_of(log, "item"), log.ids.copy()
     rare = int(ids[rows[0], column])

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-NONE = -1.0  # an empty slot's item, which no row has
 TOUCHES = 3  # rounds to where the evidence's parabolas touch
 SURE = 1e-9  # of a label's variance: one so certain says nothing
 
@@ -22,8 +21,9 @@ class PosteriorLearner(nn.Module):
     ℓ (Jaakkola and Jordan), of curvature w = tanh(ℓ/2) / 2ℓ: a step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ,
     and never leads away from the mode. `steps` of them are taken, from Δ = 0. Δŷ(x) = Σ_i k(x, x_i) α_i.
 
-    A row's code is its item's id and φ(x). With more than about twice as many events as φ has entries, the same α come
-    from a system of φ's size: repeats make a block-diagonal matrix, whose inverse is known.
+    A row's code is its item's id, negative where nobody knows the item, and φ(x). With more than about twice as many
+    events as φ has entries, the same α come from a system of φ's size: repeats make a block-diagonal matrix, whose
+    inverse is known.
     """
 
     def __init__(self, *, steps: int, bias: bool, taste: bool, repeats: bool) -> None:
@@ -170,7 +170,10 @@ class Prior:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """What is known of some users, in float64; empty slots hold zeros, and an item of their own."""
+    """What is known of some users, in float64; empty slots hold zeros.
+
+    An event of an item that nobody knows, and an empty slot, has an item of its own, which no other row has.
+    """
 
     mask: Tensor  # [U, S]
     items: Tensor  # [U, S], float32 as rows have them
@@ -182,7 +185,9 @@ class Known:
     def of(cls, support: Tensor, mask: Tensor, outcomes: Tensor) -> "Known":
         labels, basis = (torch.where(mask, value, 0.0).double() for value in outcomes.unbind(dim=-1))
         codes = torch.where(mask.unsqueeze(-1), support[..., 1:], 0.0).double()
-        return cls(mask, torch.where(mask, support[..., 0], NONE), codes, labels, basis)
+        own = -2.0 - torch.arange(mask.shape[1], dtype=support.dtype)  # −1 is what a query of an unknown item has
+        items = torch.where(mask & (support[..., 0] >= 0), support[..., 0], own)
+        return cls(mask, items, codes, labels, basis)
 
     def first(self, size: int) -> "Known":
         """Only the first events of each user."""
