@@ -5,16 +5,20 @@ from typing import Any
 import pytest
 import torch
 
+from resus import builders
 from resus.builders import build_model, build_network, build_predictor
 from resus.config import resolve
 from resus.data.log import InteractionLog
 from resus.data.planted import PlantedWorld, planted_log
 from resus.episodes.tensors import features_of
+from resus.errors import ConfigError
 from resus.learners.nearest import NearestLearner
+from resus.learners.posterior import PosteriorLearner
 from resus.learners.ridge import RidgeLearner
 from resus.learners.similarity import CosineSimilarity, LearnedSimilarity
 from resus.predictors.deepfm import DeepFM
 from resus.predictors.embedding import FieldEmbedding
+from resus.predictors.factors import LARGEST_ID, FactorEncoder
 from resus.predictors.fm import FM
 from resus.predictors.gradient_boosting import GradientBoosting
 from resus.predictors.lr import LR
@@ -92,6 +96,31 @@ def test_nearest_takes_its_similarity(log: InteractionLog, similarity: str, kind
     learner = build_model(resolve({"learner.kind": "nearest", "learner.similarity": similarity}), log.features).learner
     assert isinstance(learner, NearestLearner)
     assert isinstance(learner.similarity, kind)
+
+
+@pytest.mark.parametrize("missing", [None, "bias", "taste", "repeats"])
+def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> None:
+    settings: dict[str, Any] = {"learner.kind": "plus", "learner.steps": 7, "encoder.embedding_dim": 5}
+    model = build_model(resolve(settings | ({f"learner.{missing}": False} if missing else {})), log.features)
+    assert isinstance(model.learner, PosteriorLearner)
+    assert isinstance(model.encoder, FactorEncoder)
+    assert (model.learner.steps, model.encoder.width) == (7, 6)
+    parts = {"bias": "log_bias", "taste": "log_taste", "repeats": "log_repeat"}
+    assert [part for part, name in parts.items() if getattr(model.learner, name) is None] == [missing] * bool(missing)
+
+
+def test_more_values_than_plus_tells_apart_are_refused(log: InteractionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = log.features.n_ids
+    monkeypatch.setattr(builders, "LARGEST_ID", count - 1)
+    with pytest.raises(ConfigError, match=f"tells {count - 1} values apart, the log has {count}"):
+        build_model(resolve({"learner.kind": "plus"}), log.features)
+    monkeypatch.setattr(builders, "LARGEST_ID", count)
+    build_model(resolve({"learner.kind": "plus"}), log.features)
+
+
+def test_every_id_that_plus_takes_survives_as_a_float() -> None:
+    last = torch.arange(LARGEST_ID - 3, LARGEST_ID, dtype=torch.int32)
+    assert torch.equal(last.float().double(), last.double())
 
 
 @pytest.mark.parametrize(("per_size", "max_support", "entries"), [(False, 4, 1), (True, 4, 4), (True, None, 9)])

@@ -16,7 +16,7 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.methods.catalogue import METHODS
 from resus.methods.method import Floats, Method, Task
-from resus.reproduction.questions import FEW_SHOT, OPTIMISATION, PRACTICE
+from resus.reproduction.questions import ABLATIONS, FEW_SHOT, OPTIMISATION, PLUS, PRACTICE
 
 SIZES = (0, 1, 2, 4, 6)
 FITTED_TO_ALL_SUPPORTS = {name for name in METHODS if name.startswith("boosted-")}
@@ -48,6 +48,15 @@ def episodes(size: int, users: int = 4) -> EpisodeBatch:
 def strangers(users: int = 4) -> OrderedUsers:
     test = task().split.test
     return OrderedUsers.of(log(), test[log().lengths[test] > max(SIZES)][:users], seed=1)
+
+
+def test_plus_and_what_it_is_without_are_methods() -> None:
+    assert METHODS.keys() >= {PLUS, *ABLATIONS}
+    assert [METHODS[name].label for name in (PLUS, ABLATIONS[0])] == ["RESUS+", "RESUS+ without cross-fitting"]
+    full = METHODS[PLUS].build().settings  # type: ignore[attr-defined]
+    for name in ABLATIONS:
+        own = METHODS[name].build().settings  # type: ignore[attr-defined]
+        assert len([key for key in own if own[key] != full.get(key)]) == 1, f"{name} differs in one thing"
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -125,7 +134,7 @@ def test_the_support_matters(name: str) -> None:
     assert np.abs(fitted(name).score(flipped, batch) - fitted(name).score(log(), batch)).max() > 1e-5
 
 
-@pytest.mark.parametrize("name", [*FEW_SHOT, *OPTIMISATION, *PRACTICE])
+@pytest.mark.parametrize("name", [*FEW_SHOT, *OPTIMISATION, *PRACTICE, PLUS])
 def test_the_same_seed_gives_the_same_numbers(name: str) -> None:
     torch.manual_seed(99)
     again = METHODS[name].build()
