@@ -94,11 +94,6 @@ class Resus:
         """One record per epoch: stage, epoch, loss, validation AUC, seconds."""
         return self._fitted().history
 
-    @property
-    def pretraining(self) -> list[dict[str, Any]]:
-        """The records of Ψ's own epochs."""
-        return [line for line in self.history if line["stage"] == "predictor"]
-
     def fit(
         self,
         log: Any,
