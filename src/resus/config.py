@@ -86,7 +86,7 @@ class LearnerConfig(Settings):
     bias: bool = Field(default=False, description="ridge and plus: a constant feature, the user's bias")
     taste: bool = Field(default=True, description="plus only: taste for what the factors describe")
     repeats: bool = Field(default=True, description="plus only: what the user did with the very same item")
-    steps: int = Field(default=4, ge=1, description="plus only: weighted ridges to a user's logistic fit")
+    steps: int = Field(default=6, ge=1, description="plus only: weighted ridges to a user's logistic fit")
 
     @model_validator(mode="after")
     def _plus_needs_a_part(self) -> Self:
@@ -107,7 +107,7 @@ class TrainingConfig(Settings):
     """Meta-training of Φ, Λ and β."""
 
     learning_rate: float = Field(default=1e-3, gt=0, description="of Adam")
-    scalar_learning_rate: float = Field(default=1e-2, gt=0, description="of λ and β")
+    scalar_learning_rate: float = Field(default=1e-2, gt=0, description="of λ, β and RESUS+'s scales")
     batch_size: int = Field(default=1024, ge=1, description="rows; users are never cut")
     epochs: int = Field(default=10, ge=1, description="at most")
     patience: int = Field(default=2, ge=1, description="epochs without a better validation AUC before stopping")
@@ -118,7 +118,7 @@ class TrainingConfig(Settings):
     folds: int = Field(
         default=1,
         ge=1,
-        description="plus only: training users' basis logits come from this many Ψs that never saw them",
+        description="plus only: so many Ψs, each asked about the training users that it never saw",
     )
 
 
@@ -183,6 +183,8 @@ class Config(Settings):
             raise ValueError("learner.kind=plus and encoder.kind=factors go together")
         if self.training.folds > 1 and not plus:
             raise ValueError("training.folds is for learner.kind=plus: leave it at 1")
+        if plus and self.fusion.scale != 1:
+            raise ValueError("learner.kind=plus has no β: leave fusion.scale at 1")
         if plus and not self.predictor.pretrain:
             raise ValueError("learner.kind=plus stands on a trained Ψ: leave predictor.pretrain at true")
         return self
@@ -233,6 +235,11 @@ class Config(Settings):
             return type(self).model_validate(_nest(values))
         except ValidationError as error:
             raise ConfigError(sentence_of(error, Config)) from None
+
+    def without_learner(self) -> Self:
+        """The defaults in place of what the learner brought along, for a method that has its own."""
+        plain = _flatten(Config().model_dump())
+        return self.changed({key: plain[key] for key in ("learner.kind", *LEARNERS.get(self.learner.kind, {}))})
 
     def fingerprint(self, log_hash: str) -> str:
         """One hash of the settings and the data: equal runs have equal ones."""

@@ -252,7 +252,7 @@ class _Run:
     def _learn_factors(self, model: ResidualModel, basis: Floats) -> None:
         """φ from the training users; then the prior's scales from the validation users, and φ once more under these."""
         chosen, users = self.config, self.split.train
-        middles = [stage[len(stage) // 2] for stage in chosen.evaluation.stages.values()]
+        middles = self._middle_sizes()
         model.fusion.requires_grad_(False)  # a posterior mean needs no β
 
         def basis_of(rows: Rows) -> Floats:
@@ -270,7 +270,7 @@ class _Run:
         state = factorize(model, basis, self.log, users, schedule("factors"), seed=chosen.seed)
         self._record("factors", state.history)
         model.encoder.requires_grad_(False)
-        if not chosen.encoder.refine:
+        if not (chosen.encoder.refine and chosen.learner.taste):
             return
         self._metatrain(model, basis, basis_of, "scales")
         model.encoder.requires_grad_(True)
@@ -278,6 +278,15 @@ class _Run:
         state = refine(model, basis, self.log, users, replace(refining, start=refining.validate()), seed=chosen.seed)
         self._record("evidence", state.history)
         model.encoder.requires_grad_(False)
+
+    def _middle_sizes(self) -> list[int]:
+        """The middle one of each stage's sizes after which validation users have both labels."""
+        labels, positions = self.log.labels[self.validation.rows], self.validation.positions
+        found = []
+        for stage in self.config.evaluation.stages.values():
+            asked = [size for size in stage if len(np.unique(labels[positions >= size])) == 2]
+            found += asked[len(asked) // 2 : len(asked) // 2 + 1]
+        return found
 
     def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
         assert isinstance(predictor, NeuralPredictor)

@@ -25,7 +25,6 @@ from resus.predictors.neural import NeuralPredictor, Predictor, logits_of_rows
 from resus.predictors.none import NoPredictor
 
 PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
-BETA = 1.2  # a posterior needs none, but it may be set
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +34,7 @@ def log() -> InteractionLog:
 
 @pytest.fixture(scope="module")
 def config() -> Config:
-    return resolve({"learner.kind": "plus", "evaluation.max_size": 9, "encoder.embedding_dim": 3, "fusion.scale": BETA})
+    return resolve({"learner.kind": "plus", "evaluation.max_size": 9, "encoder.embedding_dim": 3})
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +82,10 @@ def written_out(
             if length <= k or k == 0:
                 continue
             own, queries = rows[:k], rows[k:]
-            delta = (logits[own, column] - basis[own]) / BETA  # the fit at the support itself
+            delta = logits[own, column] - basis[own]  # the fit at the support itself
             chance = 1 / (1 + np.exp(-basis[own] - delta))
             noise = np.diag(1 / (chance * (1 - chance)))
             covariance = prior[k:, k:] - prior[k:, :k] @ np.linalg.inv(prior[:k, :k] + noise) @ prior[:k, k:]
-            covariance = covariance * BETA**2
             p, of_psi = (1 / (1 + np.exp(-values)) for values in (logits[queries, column], basis[queries]))
             g, clicks = p * (1 - p), labels[queries].sum()
             deviation = np.sqrt(g.sum() + g @ covariance @ g)

@@ -45,7 +45,9 @@ def command(
     log = log_of_runs(models, runs, data)
     lead = next((model for model in models.values() if model.pretrained is not None), next(iter(models.values())))
     with progress_bars() as progress:
-        task = Task(InteractionLog.open(log), lead.config, predictor=lead.pretrained, progress=progress)
+        task = Task(
+            InteractionLog.open(log), lead.config.without_learner(), predictor=lead.pretrained, progress=progress
+        )
         curve = Resus.warm_up(
             models,
             task.log,

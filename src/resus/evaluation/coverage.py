@@ -122,18 +122,11 @@ def _posterior(
             logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double()
             chance = tile.pad(logits).sigmoid()
             variance = learner.variance_of_sum(prior, first, dual, encoded, chance * (1 - chance) * asked)
-            scale = _scale(model, k)
-            personal[users, column] = scale**2 * variance.numpy()
+            personal[users, column] = variance.numpy()
             if truth is not None and true_logits is not None:
-                deviation = scale * learner.variance(prior, first, dual, encoded).sqrt()
+                deviation = learner.variance(prior, first, dual, encoded).sqrt()
                 miss = tile.pad(torch.from_numpy(truth[places]).double() - logits).abs()
                 true_logits[column] += int(((miss <= REACH * deviation) & asked).sum())
         done += len(places)
         progress(f"{name}: coverage of its intervals", done, len(ordered.rows), "rows")
     return personal, true_logits
-
-
-def _scale(model: ResidualModel, size: int) -> float:
-    """β of a support size."""
-    one, zero = model.fusion(torch.tensor([1.0, 0.0]), torch.tensor(size)).tolist()
-    return float(abs(one - zero))

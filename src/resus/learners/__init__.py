@@ -1,4 +1,4 @@
-"""Base-learners Λ: from one user's support residuals to the residual of any query, in closed form.
+"""Base-learners Λ: from the outcomes of one user's events to the residual of any query, in closed form.
 
 A learner is a module with two answers, both exactly 0 where the support is empty:
 

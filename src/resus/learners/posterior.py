@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+PARABOLAS = 2  # steps that are safe from afar; Newton's, which follow, are quick near the mode
 TOUCHES = 3  # rounds to where the evidence's parabolas touch
+FLAT = 1e-6  # the least curvature that Newton's step goes by
 SURE = 1e-9  # of a label's variance: one so certain says nothing
 
 
@@ -19,7 +21,8 @@ class PosteriorLearner(nn.Module):
 
     each scale learned. The logistic likelihood is bounded from below by a parabola that touches it at the present logit
     ℓ (Jaakkola and Jordan), of curvature w = tanh(ℓ/2) / 2ℓ: a step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ,
-    and never leads away from the mode. `steps` of them are taken, from Δ = 0. Δŷ(x) = Σ_i k(x, x_i) α_i.
+    and never leads away from the mode. After `PARABOLAS` such steps from Δ = 0 the rest of the `steps` are Newton's,
+    which are weighted ridges too, but for users whom they would lead away. Δŷ(x) = Σ_i k(x, x_i) α_i.
 
     A row's code is its item's id, negative where nobody knows the item, and φ(x). With more than about twice as many
     events as φ has entries, the same α come from a system of φ's size: repeats make a block-diagonal matrix, whose
@@ -58,8 +61,10 @@ class PosteriorLearner(nn.Module):
         weights = (known.codes * dual.unsqueeze(2)).sum(dim=1)
         answer = prior.taste * (codes * weights.index_select(0, query_user)).sum(dim=1)
         answer = answer + prior.bias * dual.sum(dim=1).index_select(0, query_user)
-        same = known.items.index_select(0, query_user) == query[:, :1]
-        answer = answer + prior.repeat * (same * dual.index_select(0, query_user)).sum(dim=1)
+        groups = _groups(known.items, query[:, 0], query_user)
+        events = dual.numel()
+        of_item = dual.new_zeros(int(groups.max()) + 1).index_add(0, groups[:events], dual.flatten())
+        answer = answer + prior.repeat * of_item.index_select(0, groups[events:])
         return answer.to(query.dtype)
 
     def prefixes(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -76,11 +81,11 @@ class PosteriorLearner(nn.Module):
         """α `[U, S]`, 0 in empty slots; `gram` is the prior covariance of the events where it is at hand."""
         solve = _solver(prior, known, gram)
         dual = added = torch.zeros_like(known.basis)
-        for _ in range(self.steps):
-            weights = _curvature(known.basis + added)
-            targets = ((known.labels - 0.5) / weights - known.basis) * known.mask
-            dual = solve(weights, targets.unsqueeze(2)).squeeze(2)
-            added = solve.covariance_times(dual)
+        for step in range(self.steps):
+            if step < PARABOLAS:
+                dual, added = _under_parabola(known, solve, added)
+            else:
+                dual, added = _uphill(known, solve, dual, added)
         return dual
 
     def evidence(self, support: Tensor, mask: Tensor, outcomes: Tensor) -> Tensor:
@@ -129,8 +134,9 @@ class PosteriorLearner(nn.Module):
         weights = weights.double()
         total = weights.sum(dim=1, keepdim=True)
         summed = weights.unsqueeze(1) @ query[..., 1:].double()  # [U, 1, K]
-        items = torch.cat([known.items, query[..., 0]], dim=1)
-        of_item = _sums_by_item(items, torch.cat([torch.zeros_like(known.basis), weights], dim=1))
+        groups = _groups(torch.cat([known.items, _named_apart(query[..., 0], known.items.shape[1])], dim=1))
+        of_item = _sums_by_group(groups, torch.cat([torch.zeros_like(known.basis), weights], dim=1).unsqueeze(2))
+        of_item = of_item.squeeze(2)
         events = known.items.shape[1]
         own = prior.bias * total.square() + prior.taste * summed.square().sum(dim=2)
         own = own + prior.repeat * (weights * of_item[:, events:]).sum(dim=1, keepdim=True)
@@ -185,8 +191,7 @@ class Known:
     def of(cls, support: Tensor, mask: Tensor, outcomes: Tensor) -> "Known":
         labels, basis = (torch.where(mask, value, 0.0).double() for value in outcomes.unbind(dim=-1))
         codes = torch.where(mask.unsqueeze(-1), support[..., 1:], 0.0).double()
-        own = -2.0 - torch.arange(mask.shape[1], dtype=support.dtype)  # −1 is what a query of an unknown item has
-        items = torch.where(mask & (support[..., 0] >= 0), support[..., 0], own)
+        items = _named_apart(torch.where(mask, support[..., 0], -1.0), 0)  # -1 is left to a query of an unknown item
         return cls(mask, items, codes, labels, basis)
 
     def first(self, size: int) -> "Known":
@@ -201,6 +206,35 @@ def _solver(prior: Prior, known: Known, gram: Tensor | None = None) -> "_Dense |
     if gram is None:
         gram = prior.covariance(known.codes, known.items, known.codes, known.items)
     return _Dense(gram, known.mask)
+
+
+def _under_parabola(known: Known, solve: "_Dense | _Grouped", added: Tensor) -> tuple[Tensor, Tensor]:
+    """α and Δ of the events at the top of the parabolas that touch at the present Δ."""
+    weights = _curvature(known.basis + added)
+    targets = ((known.labels - 0.5) / weights - known.basis) * known.mask
+    dual = solve(weights, targets.unsqueeze(2)).squeeze(2)
+    return dual, solve.covariance_times(dual)
+
+
+def _uphill(known: Known, solve: "_Dense | _Grouped", dual: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
+    """Newton's step, or that of the parabolas for each user whom it would lead down."""
+    chance = (known.basis + added).sigmoid()
+    weights = (chance * (1 - chance)).clamp(min=FLAT)
+    targets = (added + (known.labels - chance) / weights) * known.mask
+    stepped = solve(weights, targets.unsqueeze(2)).squeeze(2)
+    moved = solve.covariance_times(stepped)
+    down = _height(known, stepped, moved) < _height(known, dual, added)
+    if bool(down.any()):
+        safe, level = _under_parabola(known, solve, added)
+        stepped, moved = torch.where(down, safe, stepped), torch.where(down, level, moved)
+    return stepped, moved
+
+
+def _height(known: Known, dual: Tensor, added: Tensor) -> Tensor:
+    """log-likelihood and log-prior of each user, `[U, 1]`, but for a constant; Δᵀ K⁻¹ Δ = αᵀΔ."""
+    signed = (2 * known.labels - 1) * (known.basis + added)
+    heights = functional.logsigmoid(signed) * known.mask - 0.5 * dual * added
+    return heights.sum(dim=1, keepdim=True)
 
 
 class _Dense:
@@ -224,10 +258,7 @@ class _Grouped:
     def __init__(self, prior: Prior, known: Known) -> None:
         ones = known.mask.unsqueeze(2).double()
         self._rows = torch.cat([prior.bias.sqrt() * ones, prior.taste.sqrt() * known.codes], dim=2)  # Z
-        users = torch.arange(len(known.mask)).unsqueeze(1).expand_as(known.mask)
-        keys = torch.stack([users.double(), known.items.double()], dim=-1).flatten(0, 1)
-        _, groups = torch.unique(keys, dim=0, return_inverse=True)
-        self._groups = groups
+        self._groups = _groups(known.items)
         self._repeat = prior.repeat
         self._mask = known.mask
 
@@ -251,19 +282,31 @@ class _Grouped:
         return weighted - weights.unsqueeze(2) * shrunk * self._sums(weighted)
 
     def _sums(self, values: Tensor) -> Tensor:
-        """Of each event, the sum over the events of its user and item; `[U, S, C]` → `[U, S, C]`."""
-        flat = values.flatten(0, 1)
-        sums = flat.new_zeros(int(self._groups.max()) + 1, flat.shape[1]).index_add(0, self._groups, flat)
-        return sums.index_select(0, self._groups).view_as(values)
+        return _sums_by_group(self._groups, values)
 
 
-def _sums_by_item(items: Tensor, values: Tensor) -> Tensor:
-    """Of each row `[U, P]`, the sum of the values over its user's rows of the same item."""
-    users = torch.arange(len(items)).unsqueeze(1)
-    first = int(items.min())
-    keys = users * (int(items.max()) - first + 1) + items.long() - first
-    groups = torch.unique(keys, return_inverse=True)[1].flatten()
-    sums = values.new_zeros(int(groups.max()) + 1).index_add(0, groups, values.flatten())
+def _groups(items: Tensor, query_items: Tensor | None = None, query_user: Tensor | None = None) -> Tensor:
+    """Rows of one user and item have one number: those of `[U, P]` items first, then those of queries `[Q]`."""
+    users = torch.arange(len(items)).unsqueeze(1).expand_as(items).flatten()
+    named = items.flatten().long()
+    if query_items is not None and query_user is not None:
+        users, named = torch.cat([users, query_user]), torch.cat([named, query_items.long()])
+    first = int(named.min())
+    keys = users * (int(named.max()) - first + 1) + named - first
+    groups: Tensor = torch.unique(keys, return_inverse=True)[1]
+    return groups
+
+
+def _named_apart(items: Tensor, start: int) -> Tensor:
+    """Items `[U, P]` of which no two unknown ones are the same: they are -2 - start, -3 - start, …"""
+    own = -2.0 - start - torch.arange(items.shape[1], dtype=items.dtype)
+    return torch.where(items >= 0, items, own)
+
+
+def _sums_by_group(groups: Tensor, values: Tensor) -> Tensor:
+    """Of each row, the sum over the rows of its group; `[U, P, C]` → `[U, P, C]`."""
+    flat = values.flatten(0, 1)
+    sums = flat.new_zeros(int(groups.max()) + 1, flat.shape[1]).index_add(0, groups, flat)
     return sums.index_select(0, groups).view_as(values)
 
 

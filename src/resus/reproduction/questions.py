@@ -72,7 +72,7 @@ QUESTIONS: dict[str, Question] = {
     "rq5": Question(
         "RQ5, table 6 and figure 5",
         "What does it cost in time?",
-        ("deepfm", *FEW_SHOT, *OPTIMISATION, "resus-nn-joint", "resus-rr-joint", *PROPOSED, *PRACTICE, PLUS),
+        ("deepfm", *FEW_SHOT, *OPTIMISATION, "resus-nn-joint", "resus-rr-joint", *PROPOSED, *PRACTICE),
         timed=True,
     ),
     "beyond": Question(

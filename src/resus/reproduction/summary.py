@@ -195,7 +195,7 @@ class Summary:
 
 def trained_epochs(cell: Cell) -> list[tuple[int, float]]:
     """Number and validation AUC of the epochs after pretraining; of Ψ itself, pretraining is all there is."""
-    own = [epoch for epoch in cell.epochs if epoch.stage != PRETRAINING] or cell.epochs
+    own = [epoch for epoch in cell.epochs if not epoch.stage.startswith(PRETRAINING)] or cell.epochs
     return [(epoch.epoch, epoch.validation_auc) for epoch in own]
 
 

@@ -27,7 +27,7 @@ from resus.serving.messages import (
 from resus.serving.store import Event, EventStore
 from resus.serving.user import LiveUser, Scores
 
-CACHED_USERS = 512  # a user of two hundred events takes about 1 MiB, with events as large as may be 2
+CACHED_USERS = 512  # of two hundred events, which take about 1 MiB, with events as large as may be 2; of more, fewer
 TOO_EXTREME = "the numbers of the candidates or of the user's events are too large to score: mend or forget them"
 FEW = 2  # changes that are cheaper one by one than a fresh start
 
@@ -46,12 +46,12 @@ class Engine:
     """One loaded model on one store. Threads may share it."""
 
     def __init__(
-        self, loaded: LoadedModel, store: EventStore, *, capacity: int = CAPACITY, cached_users: int = CACHED_USERS
+        self, loaded: LoadedModel, store: EventStore, *, capacity: int = CAPACITY, cached_users: int | None = None
     ) -> None:
         self.loaded = loaded
         self.store = store
         self.capacity = capacity
-        self._cached_users = cached_users
+        self._cached_users = cached_users or CACHED_USERS * CAPACITY // max(CAPACITY, capacity)
         self._cache: OrderedDict[str, _Cached] = OrderedDict()  # the least recently asked first
         self._cache_lock = threading.Lock()
 

@@ -1,4 +1,4 @@
-"""Ridge regression of one live user: the dual form up to K + 1 events, the primal form beyond, of constant size."""
+"""Ridge regression of one live user: the dual form up to K + 1 events, then the primal one of a (K + 1)² matrix."""
 
 import torch
 from torch import Tensor

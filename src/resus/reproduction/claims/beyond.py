@@ -1,4 +1,4 @@
-"""What RESUS+ is to reach: aims set before it was built, and rivals that it must not lose to."""
+"""What RESUS+ is to reach: the aims of the issue that asked for it, and rivals that it must not lose to."""
 
 from collections.abc import Mapping, Sequence
 
@@ -55,7 +55,7 @@ def _lowest_logloss(evidence: Evidence) -> list[Check]:
 
 
 def _within_its_time(evidence: Evidence) -> list[Check]:
-    """Of cells that ran alone."""
+    """Of cells that ran alone, one at a time."""
     own, other = (times_of(evidence, method) for method in (PLUS, "resus-rr"))
     if own is None or other is None:
         return []
