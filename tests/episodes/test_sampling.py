@@ -109,7 +109,7 @@ def test_only_the_given_users_are_sampled() -> None:
 
 
 def test_users_of_one_event_alone_teach_nothing() -> None:
-    with pytest.raises(TrainingError, match="two events or more"):
+    with pytest.raises(TrainingError, match="no user to learn from has two events or more"):
         sampler_of(log_of([1, 1, 1]))
 
 

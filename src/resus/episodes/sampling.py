@@ -33,7 +33,7 @@ class EpisodeSampler:
 
     def __post_init__(self) -> None:
         if not (self.log.lengths[self.users] > 1).any():
-            raise TrainingError("no training user has two events or more, so there is no query to learn from")
+            raise TrainingError("no user to learn from has two events or more, so there is no query")
         if self.sizes == "observed" and not self._observed_sizes().size:
             raise ConfigError(
                 f"training.support_sizes is 'observed', but no user has at most {self.max_size} events: use 'uniform'"
