@@ -164,7 +164,8 @@ class Resus:
     ) -> Results:
         """Results by support size and stage on users never trained on; `against` adds models beside this one.
 
-        The gains over `base` have 95 % intervals over as many draws of users as `draws` says; 0 leaves the gains out.
+        The gains over `base` have 95 % intervals over as many draws of users as `draws` says; 0 leaves out the gains
+        and the coverage of RESUS+'s intervals.
         """
         others = dict(against or {})
         if self.name in others:

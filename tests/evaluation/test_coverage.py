@@ -13,8 +13,9 @@ from resus.data.planted import draw_world
 from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
-from resus.evaluation.coverage import coverage_of
+from resus.evaluation.coverage import REACH, coverage_of
 from resus.evaluation.evaluate import evaluate
+from resus.evaluation.gains import FEWEST_DRAWS
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.evaluation.scoring import score_prefixes
 from resus.evaluation.staged import ScoredQueries
@@ -112,7 +113,7 @@ def test_shares_are_those_of_the_covariance_written_out(
     expected = written_out(config, log, ordered, logits_of_rows(predictor, log, ordered.rows), model)
     for room in (2048, 20):  # 20 rows are fewer than some users have: they stay whole all the same
         monkeypatch.setattr("resus.episodes.prefixes.TILE_ROWS", room)
-        results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0)
+        results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=FEWEST_DRAWS)
         found = found_coverage(results)["RESUS+"]
         assert found.predictor == "DeepFM"
         for stage, shares in expected.items():
@@ -126,11 +127,37 @@ def test_only_a_posterior_has_intervals_and_no_predictor_has_none(
     predictor, model = untrained(config, log)
     ridge = build_model(resolve({"evaluation.max_size": 9}), log.features)
     beside = {"RESUS-RR": ("DeepFM", predictor, ridge), "alone": (None, NoPredictor(), model)}
-    found = found_coverage(evaluate(beside, config, log, split, draws=0))
+    found = found_coverage(evaluate(beside, config, log, split, draws=FEWEST_DRAWS))
     assert list(found) == ["alone"]
     assert found["alone"].predictor is None
     assert all(stage.predictor is None and stage.clicks is not None for stage in found["alone"].stages.values())
-    assert evaluate({"RESUS-RR": beside["RESUS-RR"]}, config, log, split, draws=0).coverage is None
+    assert evaluate({"RESUS-RR": beside["RESUS-RR"]}, config, log, split, draws=FEWEST_DRAWS).coverage is None
+
+
+def test_without_draws_no_interval_is_asked_for(log: InteractionLog, config: Config, split: UserSplit) -> None:
+    predictor, model = untrained(config, log)
+    tasks: list[str] = []
+
+    def tell(task: str, done: int, total: int | None, unit: str = "") -> None:
+        tasks.append(task)
+
+    results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0, progress=tell)
+    assert (results.coverage, results.gains) == (None, None)
+    assert results.posteriors == ["RESUS+"]
+    assert not [task for task in tasks if "coverage" in task or "gains" in task]
+
+
+@pytest.mark.parametrize("spread", [0.7, 1.2, 2.0])
+def test_known_chances_are_covered_as_often_as_said(spread: float) -> None:
+    """Labels are coins of known chances: about nine in ten users lie within, whole numbers or not."""
+    rng = np.random.default_rng(0)
+    for queries in (3, 5, 10, 20, 30):
+        chance = 1 / (1 + np.exp(-rng.normal(-0.5, spread, (50_000, queries))))
+        miss = np.abs((rng.random(chance.shape) < chance).sum(axis=1) - chance.sum(axis=1))
+        deviation = np.sqrt((chance * (1 - chance)).sum(axis=1))
+        assert 0.885 < (miss <= REACH * deviation).mean() < 0.925
+        corrected = (miss <= REACH * deviation + 0.5).mean()
+        assert corrected > (0.97 if queries == 3 else 0.925)
 
 
 def test_a_posterior_that_is_right_covers_what_it_says() -> None:
@@ -169,7 +196,7 @@ def test_coverage_comes_back_from_its_file_and_an_older_file_has_none(
     log: InteractionLog, config: Config, split: UserSplit, tmp_path: Path
 ) -> None:
     predictor, model = untrained(config, log)
-    results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0)
+    results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=FEWEST_DRAWS)
     results.write(tmp_path / "results.json")
     assert Results.read(tmp_path / "results.json") == results
     older = read_json(tmp_path / "results.json")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from resus.errors import ConfigError
-from resus.evaluation.gains import FEWEST_DRAWS, check_draws, gains_over
+from resus.evaluation.gains import FEWEST_DRAWS, MOST_DRAWS, check_draws, gains_over
 from resus.evaluation.results import Gain, Gains, LogFacts, Results
 from resus.evaluation.staged import ScoredQueries, staged_results
 from resus.files import read_json, write_json
@@ -188,6 +188,12 @@ def test_draws_without_a_tail_are_refused(draws: int) -> None:
         check_draws(draws)
     check_draws(0)
     check_draws(FEWEST_DRAWS)
+
+
+def test_more_draws_than_an_interval_needs_are_refused() -> None:
+    check_draws(MOST_DRAWS)
+    with pytest.raises(ConfigError, match=r"100,001 draws are more than an interval needs: take at most 100,000"):
+        check_draws(MOST_DRAWS + 1)
 
 
 def test_gains_come_back_from_their_file_and_an_older_file_has_none(tmp_path: Path) -> None:

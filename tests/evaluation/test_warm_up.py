@@ -11,7 +11,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from resus.builders import build_model, build_predictor
-from resus.config import Config, resolve
+from resus.config import LEARNERS, Config, resolve
 from resus.data.log import InteractionLog
 from resus.data.planted import PlantedWorld, planted_log
 from resus.data.split import UserSplit
@@ -27,7 +27,7 @@ from resus.predictors.neural import Predictor
 from resus.predictors.none import NoPredictor
 
 TRAINED, LARGEST = 6, 25
-LEARNERS = ("ridge", "nearest")
+PAPERS = ("ridge", "nearest")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Residua
     config = resolve({"evaluation.max_size": TRAINED, **small, **spread})
     torch.manual_seed(1)
     predictor = build_predictor(config, log.features)
-    models = {kind: build_model(config.changed({"learner.kind": kind}), log.features) for kind in LEARNERS}
+    models = {kind: build_model(config.changed({"learner.kind": kind}), log.features) for kind in PAPERS}
     for model in models.values():
         with torch.no_grad():
             model.fusion.scale.copy_(torch.linspace(1.0, 4.0, TRAINED))
@@ -133,6 +133,18 @@ def test_the_first_predictor_is_the_base_wherever_it_stands(log: InteractionLog,
     assert warm_up(rows, config, log, split, up_to=3, trained_up_to=trained).base == "DeepFM"
     alone = {"MUS": rows["MUS"]}
     assert warm_up(alone, config, log, split, up_to=3, trained_up_to={"MUS": TRAINED}).base == "MUS"
+
+
+def test_models_that_learned_from_validation_users_are_named(log: InteractionLog, split: UserSplit) -> None:
+    config, predictor, models = models_on(log)
+    plus = build_model(config.changed({**LEARNERS["plus"], "learner.kind": "plus"}), log.features)
+    rows = {"mine": ("DeepFM", predictor, plus), "RESUS-RR": ("DeepFM", predictor, models["ridge"])}
+    rivals = {
+        name: lambda ordered, sizes: share_of_clicks(log, ordered, sizes) for name in ("RESUS+ without taste", "LWA")
+    }
+    trained = dict.fromkeys(rows, TRAINED)
+    curve = warm_up(rows, config, log, split, up_to=3, trained_up_to=trained, rivals=rivals)
+    assert curve.posteriors == ["mine", "RESUS+ without taste"]
 
 
 def test_a_log_without_time_draws_the_same_order_as_an_evaluation(log: InteractionLog, split: UserSplit) -> None:

@@ -14,7 +14,11 @@ def command(
         str | None, typer.Option(help="RelaImpr and gains are over this model. [default: the first run's Ψ]")
     ] = None,
     draws: Annotated[
-        int, typer.Option(help="Draws of users for the 95 % intervals of the gains; 0 leaves the gains out.")
+        int,
+        typer.Option(
+            help="Draws of users for the 95 % intervals of the gains, 40 to 100,000; 0 leaves out the gains, and the "
+            "coverage of RESUS+'s intervals."
+        ),
     ] = 200,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json. [default: the first run]")] = None,
 ) -> None:

@@ -38,7 +38,7 @@ def evaluate(
     """Results of each model and of its Ψ, by name: `models` maps a name to (name of its Ψ or None, Ψ, the rest).
 
     RelaImpr and gains are over `base`, by default the first Ψ, or the first model where there is no Ψ. As many draws of
-    users as `draws` says tell how sure the gains are; 0 leaves the gains out.
+    users as `draws` says tell how sure the gains are; 0 leaves out the gains, and the coverage of posteriors.
     """
     check_draws(draws)
     names = [name for name, _, _ in models.values() if name is not None]
@@ -68,7 +68,8 @@ def evaluate(
         stages=config.evaluation.stages,
         models=measured,
         gains=gains,
-        coverage=_coverage(models, config, log, ordered, scored, progress),
+        coverage=_coverage(models, config, log, ordered, scored, progress) if draws else None,
+        posteriors=posteriors_among(models),
     )
 
 
@@ -100,6 +101,11 @@ def scored_models(
     return scored
 
 
+def posteriors_among(models: Mapping[str, tuple[str | None, Predictor, ResidualModel]]) -> list[str]:
+    """The models that say how sure they are; their scales were learned from validation users."""
+    return [name for name, (_, _, model) in models.items() if isinstance(model.learner, PosteriorLearner)]
+
+
 def _coverage(
     models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
     config: Config,
@@ -108,14 +114,12 @@ def _coverage(
     scored: ScoredQueries,
     progress: Progress,
 ) -> Coverage | None:
-    """Of the models that say how sure they are."""
-    found = {
-        name: coverage_of(
-            name, model, log, ordered, scored, predictor=predictor, stages=config.evaluation.stages, progress=progress
+    stages, found = config.evaluation.stages, {}
+    for name in posteriors_among(models):
+        predictor, _, model = models[name]
+        found[name] = coverage_of(
+            name, model, log, ordered, scored, predictor=predictor, stages=stages, progress=progress
         )
-        for name, (predictor, _, model) in models.items()
-        if isinstance(model.learner, PosteriorLearner)
-    }
     return Coverage(level=LEVEL, models=found) if found else None
 
 

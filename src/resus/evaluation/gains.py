@@ -11,6 +11,7 @@ from resus.evaluation.staged import ScoredQueries
 from resus.progress import Progress, silent
 
 DRAWS = 200
+MOST_DRAWS = 100_000  # more make an interval no better, and take memory for every user
 FEWEST_DRAWS = 40  # of fewer, not even one lies in the outer 2.5 % of each side
 FEWEST_USERS = 10  # fewer say too little of other users, however often they are drawn
 
@@ -20,8 +21,11 @@ _METRICS = ("auc", "gauc", "logloss")
 def check_draws(draws: int) -> None:
     if draws != 0 and draws < FEWEST_DRAWS:
         raise ConfigError(
-            f"{draws} draws are too few for a 95 % interval: take at least {FEWEST_DRAWS}, or 0 to leave the gains out"
+            f"{draws} draws are too few for a 95 % interval: take at least {FEWEST_DRAWS}, or 0 to leave out gains and "
+            "coverage"
         )
+    if draws > MOST_DRAWS:
+        raise ConfigError(f"{draws:,} draws are more than an interval needs: take at most {MOST_DRAWS:,}")
 
 
 def gains_over(

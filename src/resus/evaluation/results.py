@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from resus.errors import ArtifactError
 from resus.files import read_json, write_json
@@ -144,7 +144,8 @@ class Results(Record):
     """One evaluation. It holds no clock time, so equal runs write equal files.
 
     `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
-    `gains` is null where no users were drawn, `coverage` where no model has a posterior.
+    `gains` is null where no users were drawn, `coverage` also where no model has a posterior. `posteriors` names the
+    models that have one, whose scales were learned from validation users.
     """
 
     format: Literal[1] = FORMAT
@@ -160,6 +161,7 @@ class Results(Record):
     models: dict[str, ModelResults]
     gains: Gains | None = None
     coverage: Coverage | None = None
+    posteriors: list[str] = Field(default_factory=list)
 
     @property
     def contenders(self) -> list[str]:

@@ -10,7 +10,7 @@ from resus.data.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
-from resus.evaluation.evaluate import Part, scored_models
+from resus.evaluation.evaluate import Part, posteriors_among, scored_models
 from resus.evaluation.results import LogFacts
 from resus.evaluation.staged import fixed_population
 from resus.evaluation.warm_up_results import WarmUp
@@ -20,6 +20,8 @@ from resus.progress import Progress, silent
 
 FEWEST_USERS = 30  # a curve of fewer is noise
 ROUND_SIZES = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000)
+
+RESUS_PLUS = "RESUS+"  # how the label of a rival begins that is RESUS+ or a variant of it
 
 PrefixScores = Callable[[OrderedUsers, Sequence[int]], npt.NDArray[np.float32]]
 
@@ -80,4 +82,5 @@ def warm_up(
         trained_up_to=dict(trained_up_to),
         sizes=list(sizes),
         models=measured,
+        posteriors=[*posteriors_among(models), *(name for name in rivals or {} if name.startswith(RESUS_PLUS))],
     )

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Literal, Self
 
+from pydantic import Field
+
 from resus.evaluation.results import FORMAT, LogFacts, Record, SizeMetrics, read_record
 from resus.files import write_json
 
@@ -11,7 +13,8 @@ class WarmUp(Record):
     """One warm-up curve: the users have more than `sizes[-1]` events, the queries are their events after those.
 
     `trained_up_to` holds, by run, the most events that it had seen of a user in training. Where fewer than it takes had
-    more events than asked for, `sizes` ends earlier than `asked_up_to`.
+    more events than asked for, `sizes` ends earlier than `asked_up_to`. `posteriors` names the models whose scales were
+    learned from validation users.
     """
 
     format: Literal[1] = FORMAT
@@ -27,6 +30,7 @@ class WarmUp(Record):
     trained_up_to: dict[str, int]
     sizes: list[int]
     models: dict[str, dict[int, SizeMetrics]]
+    posteriors: list[str] = Field(default_factory=list)
 
     @property
     def contenders(self) -> list[str]:
