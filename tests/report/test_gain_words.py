@@ -62,6 +62,46 @@ def test_a_lower_logloss_is_better_and_an_interval_with_0_decides_nothing(
 
 
 @pytest.mark.parametrize(
+    ("auc", "headline"),
+    [
+        ((UP, UP, UP), "RESUS-RR ranks new users' candidates better than DeepFM in every stage: RelaImpr +"),
+        ((UP, UP, ACROSS), "RESUS-RR ranks new users' candidates better than DeepFM in stages I and II: RelaImpr +"),
+        (
+            (DOWN, UP, UNKNOWN),
+            "RESUS-RR ranks new users' candidates better than DeepFM in stage II, and worse in stage I",
+        ),
+        ((DOWN, DOWN, DOWN), "RESUS-RR ranks new users' candidates worse than DeepFM in every stage: RelaImpr +"),
+        (
+            (ACROSS, ACROSS, UNKNOWN),
+            "These users do not tell whether RESUS-RR ranks new users' candidates better than DeepFM in any stage: ",
+        ),
+    ],
+)
+def test_the_headline_counts_only_stages_that_the_intervals_decide(
+    auc: tuple[tuple[float, float] | None, ...], headline: str
+) -> None:
+    """The measured AUC is above the base's in every stage, whatever the intervals say."""
+    results = with_gains(auc=auc, gauc=(UP,) * 3, logloss=(DOWN,) * 3)
+    assert summary(results)[0].startswith(headline)
+
+
+@pytest.mark.parametrize(
+    ("auc", "gauc", "ending"),
+    [
+        (UP, UP, "most of the gain is not user bias; users' own candidates are ordered better."),
+        (UP, ACROSS, "no gain within users is sure, so all of it may be user bias, knowing who clicks a lot."),
+    ],
+)
+def test_what_is_said_of_user_bias_follows_the_intervals(
+    auc: tuple[float, float], gauc: tuple[float, float], ending: str
+) -> None:
+    told = summary(with_gains(auc=(auc,) * 3, gauc=(gauc,) * 3, logloss=(DOWN,) * 3))[2]
+    assert told.endswith(ending)
+    open_auc = summary(with_gains(auc=(ACROSS,) * 3, gauc=(gauc,) * 3, logloss=(DOWN,) * 3))[2]
+    assert open_auc == f"{told.partition(':')[0]}."
+
+
+@pytest.mark.parametrize(
     ("auc", "gauc", "logloss", "sentence"),
     [
         (

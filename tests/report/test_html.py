@@ -76,7 +76,8 @@ def test_the_summary_and_every_number_stand_in_the_page(tmp_path: Path) -> None:
             *fixed.stages.values(),
         ]
         assert len(rows) == len(expected)
-        for row, metrics in zip(rows, expected, strict=True):
+        for cells, metrics in zip(rows, expected, strict=True):
+            row = [cell for cell in map(str.strip, cells) if cell not in ("", "best")]
             assert row[1:4] == [f"{metrics.auc:.4f}", f"{metrics.gauc:.4f}", f"{metrics.rela_impr:+.1f}%"]
             assert row[4:] == [
                 f"{metrics.logloss:.4f}",
@@ -145,9 +146,36 @@ def test_gains_are_a_table_and_a_picture_that_a_screen_reader_tells(tmp_path: Pa
                 assert cells[: len(expected)] == expected
                 cells = cells[len(expected) :]
             assert cells == []
-    pictures = [attributes["aria-label"] for tag, attributes in page.tags if tag == "figure"]
+    pictures = [attributes["aria-label"] for tag, attributes in page.tags if tag == "svg"]
     for column in GAIN_COLUMNS:
         assert any((label or "").startswith(f"Gain in {column.title} over DeepFM") for label in pictures)
+
+
+def test_every_picture_is_labelled_and_every_group_of_rows_is_a_body(tmp_path: Path) -> None:
+    page = page_of(tmp_path, example(), history=HISTORY)
+    pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert pictures
+    assert all(each.get("role") == "img" and each.get("aria-label") for each in pictures)
+    assert not any("role" in attributes for tag, attributes in page.tags if tag == "figure")
+    places = [place for place, (_, attributes) in enumerate(page.tags) if attributes.get("scope") == "rowgroup"]
+    assert len(places) > 3
+    assert all([tag for tag, _ in page.tags[place - 2 : place]] == ["tbody", "tr"] for place in places)
+
+
+def test_the_best_is_said_and_not_only_bold(tmp_path: Path) -> None:
+    page = page_of(tmp_path, example_without_truth())
+    bold = [attributes for tag, attributes in page.tags if tag == "td" and "best" in (attributes.get("class") or "")]
+    assert len(bold) == page.words.count("best") > 0
+
+
+def test_numbers_of_validation_users_say_what_was_learned_there(tmp_path: Path) -> None:
+    said = "RESUS-RR learned the three scales (bias, taste, repeats) from these very users"
+    plus = example().model_copy(update={"posteriors": ["RESUS-RR"]})
+    assert said not in page_of(tmp_path, plus).text
+    here = page_of(tmp_path, plus.model_copy(update={"part": "validation"})).text
+    assert said in here
+    assert "Epochs were chosen on these users" in here
+    assert "No model was fitted on these users" not in here
 
 
 def test_without_draws_no_gain_is_spoken_of(tmp_path: Path) -> None:

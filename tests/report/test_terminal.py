@@ -69,6 +69,14 @@ def test_a_stage_without_queries_shows_dashes_and_says_why(width: int) -> None:
     assert "No user has a query at k = 5, 6" in text
 
 
+def test_who_learned_scales_from_validation_users_is_said() -> None:
+    plus = example().model_copy(update={"posteriors": ["RESUS-RR"]})
+    assert "three scales" not in shown(plus, 160)
+    here = shown(plus.model_copy(update={"part": "validation"}), 160)
+    assert "RESUS-RR learned the three scales (bias, taste, repeats) from these very users" in here
+    assert "three scales" not in shown(example().model_copy(update={"part": "validation"}), 160)
+
+
 def test_markup_in_a_name_is_only_text() -> None:
     without_truth = example_without_truth()
     renamed = without_truth.model_copy(

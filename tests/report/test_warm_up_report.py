@@ -55,6 +55,13 @@ def example(*, falls: bool = False, truth: bool = False, asked: int = 300) -> Wa
     )
 
 
+def printed(curve: WarmUp, width: int) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(*warm_up_table(curve), sep="\n")
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def test_the_page_says_every_number_and_fetches_nothing(tmp_path: Path) -> None:
     picture, page = draw_warm_up(example(truth=True), tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -71,7 +78,33 @@ def test_the_page_says_every_number_and_fetches_nothing(tmp_path: Path) -> None:
 
 def test_a_page_of_validation_users_says_what_was_chosen_on_them(tmp_path: Path) -> None:
     _, page = draw_warm_up(example().model_copy(update={"part": "validation"}), tmp_path)
-    assert "Epochs, and what little a user bias learns, were chosen on these users" in page.read_text()
+    html = page.read_text()
+    assert "Epochs, and what little a user bias learns, were chosen on these users" in html
+    assert "three scales" not in html
+
+
+def test_who_learned_scales_from_validation_users_is_said_on_page_and_terminal(tmp_path: Path) -> None:
+    plus = example().model_copy(update={"posteriors": ["RESUS-RR"]})
+    said = "RESUS-RR learned the three scales (bias, taste, repeats) from these very users"
+    for part, expected in (("validation", True), ("test", False)):
+        curve = plus.model_copy(update={"part": part})
+        _, page = draw_warm_up(curve, tmp_path)
+        assert (said in page.read_text()) is expected
+        assert (said in printed(curve, 200)) is expected
+
+
+def test_a_screen_reader_hears_the_picture_its_caption_and_the_best_of_each_line(tmp_path: Path) -> None:
+    _, page = draw_warm_up(example(), tmp_path)
+    html = page.read_text()
+    assert '<svg role="img" aria-label="AUC and GAUC of every model' in html
+    assert '<figure role="img"' not in html
+    assert html.count('class="best"') == html.count('<i class="unseen">best</i>') > 0
+
+
+def test_the_table_says_what_bold_and_italic_mean() -> None:
+    assert "Bold is the best trained model of a line; italic are events beyond training." in printed(example(), 100)
+    short = example().model_copy(update={"trained_up_to": {"RESUS-RR": 300}})
+    assert "Bold is the best trained model of a line.\n" in printed(short, 100)
 
 
 def test_the_picture_has_a_line_per_model_and_marks_where_training_ended() -> None:
@@ -95,13 +128,14 @@ def test_a_curve_that_ends_within_training_marks_nothing() -> None:
 
 def test_sentences_tell_who_leads_and_what_happens_beyond_training() -> None:
     said = warm_up_summary(example())
-    assert said[0] == "After 300 events RESUS-RR has the highest AUC, 0.8000; next is <user> bias with 0.7600."
-    assert said[-1] == (
+    assert said[0] == "After 300 events RESUS-RR is measured highest in AUC, 0.8000; next is <user> bias with 0.7600."
+    assert said[-1] == "No interval is given: other users may order models differently that are close here."
+    assert said[-2] == (
         "RESUS-RR, trained with up to 30 events of a user: AUC 0.7000 at 0, 0.7600 at 30, 0.8000 at 300, "
-        "GAUC 0.6500 at 0, 0.7100 at 30, 0.7500 at 300. Beyond what it was trained with neither falls."
+        "GAUC 0.6500 at 0, 0.7100 at 30, 0.7500 at 300. Beyond what it was trained with neither is measured lower."
     )
-    assert warm_up_summary(example(falls=True))[-1].endswith(
-        "Beyond what it was trained with its AUC and its GAUC fall."
+    assert warm_up_summary(example(falls=True))[-2].endswith(
+        "Beyond what it was trained with its AUC and its GAUC are measured lower."
     )
 
 
@@ -115,11 +149,7 @@ def test_the_population_is_said_and_why_the_curve_ends_early() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_table_shows_every_number_whole(width: int) -> None:
-    curve = example(truth=True)
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(*warm_up_table(curve), sep="\n")
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
+    text = printed(example(truth=True), width)
     assert max(map(len, text.splitlines())) <= width
     assert "…" not in text
     rows = [line.split() for line in text.splitlines() if line.split()[:1] == ["300"]]

@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
 from resus.evaluation.results import Results
@@ -21,6 +21,7 @@ from resus.report.coverage import coverage_rows
 from resus.report.gain_figure import gain_figure, has_gains
 from resus.report.gains import GAIN_COLUMNS, difference_text, direction, gains_of, interval_text, verdict
 from resus.report.summary import size_range, summary
+from resus.report.validation_users import scales_sentence
 
 # the drawing's colours become variables of the page, so that charts follow the reader's light or dark scheme
 _VARIABLES = {
@@ -30,6 +31,8 @@ _VARIABLES = {
     figures.FAINT: "var(--faint)",
     figures.BAND: "var(--band)",
 }
+
+_AGAINST_SIZE = "of every model against the number of events in the support"
 
 
 @dataclass(frozen=True)
@@ -76,19 +79,35 @@ def write_report(
         if has_gains(results)
         else None,
         gain_curves={
-            column.title: svg_element(gain_figure(results, [column]), f"gain-{column.metric}")
+            column.title: svg_element(
+                gain_figure(results, [column]),
+                f"gain-{column.metric}",
+                label=f"Gain in {column.title} over {results.base} of every trained model by stage, with its interval; "
+                "the table below has the numbers",
+            )
             for column in GAIN_COLUMNS
             if has_gains(results)
         },
         coverage=coverage_rows(results),
-        ranking=svg_element(figures.metric_figure(results, ["auc", "gauc"]), "ranking"),
+        learned_here=scales_sentence(results),
+        ranking=svg_element(
+            figures.metric_figure(results, ["auc", "gauc"]), "ranking", label=f"AUC and GAUC {_AGAINST_SIZE}"
+        ),
         curves={
-            figures.TITLES[metric][0]: svg_element(figures.metric_figure(results, [metric]), metric)
+            figures.TITLES[metric][0]: svg_element(
+                figures.metric_figure(results, [metric]), metric, label=f"{figures.TITLES[metric][0]} {_AGAINST_SIZE}"
+            )
             for metric in figures.shown_metrics(results)
             if metric not in ("auc", "gauc")
         },
-        population_curve=svg_element(figures.population_figure(results), "population"),
-        training=svg_element(training, "training") if training else None,
+        population_curve=svg_element(
+            figures.population_figure(results),
+            "population",
+            label="Users and queries against the number of events in the support",
+        ),
+        training=svg_element(training, "training", label="What training wrote down after each epoch")
+        if training
+        else None,
         config=yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True) if config else None,
     )
     write_text(path, html)
@@ -122,8 +141,8 @@ def _gain_cells(results: Results, column: Column) -> dict[str, list[GainCell]]:
     return table
 
 
-def svg_element(figure: Figure, name: str) -> Markup:
-    """The figure as an SVG element with ids of its own and the page's colours."""
+def svg_element(figure: Figure, name: str, *, label: str = "") -> Markup:
+    """The figure as an SVG element with its own ids and the page's colours; `label` tells screen readers what it is."""
     stream = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
@@ -134,4 +153,6 @@ def svg_element(figure: Figure, name: str) -> Markup:
     drawing = re.sub(r'\bid="([\w.]+_\d+)"', rf'id="{name}-\1"', drawing)
     for colour, variable in _VARIABLES.items():
         drawing = drawing.replace(colour, variable)
+    if label:
+        drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
     return Markup(drawing)  # noqa: S704 matplotlib escapes the names it draws

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from resus.evaluation.results import Results
-from resus.report.columns import RELA_IMPR
-from resus.report.gains import gain_sentence
+from resus.report.columns import AUC, GAUC, RELA_IMPR, Column
+from resus.report.gains import Verdict, gain_sentence, gains_of, verdict
 from resus.report.words import joined
 
 # a difference that four digits hardly show is no difference
@@ -46,12 +46,39 @@ def size_range(sizes: Sequence[int]) -> str:
 def _headline(results: Results, model: str) -> str:
     listed = _listed(results, _rela_imprs(results, model)) if _rela_imprs(results, model) else ""
     gains = f": {listed}." if listed else f", though {results.base} itself ranks no better than chance."
+    if results.gains is not None:
+        return f"{_sure_headline(results, model)}{gains}"
     pairs = {stage: _pair(results, model, stage, "auc") for stage in results.stages}
     won = [stage for stage, pair in pairs.items() if pair is not None and pair[0] > pair[1]]
     if not won:
         return f"{model} does not rank new users' candidates better than {results.base} in any stage{gains}"
     where = "in every stage" if len(won) == len(results.stages) else f"in stage {joined(won)} only"
     return f"{model} ranks new users' candidates better than {results.base} {where}{gains}"
+
+
+def _sure_headline(results: Results, model: str) -> str:
+    """Only a stage whose interval leaves 0 out counts, as in the sentence about gains."""
+    found = {stage: _verdict(results, model, stage, AUC) for stage in results.stages}
+    better, worse = ([stage for stage in found if found[stage] is each] for each in (Verdict.BETTER, Verdict.WORSE))
+    ranks = f"{model} ranks new users' candidates"
+    if better:
+        also = f", and worse {_stages(results, worse)}" if worse else ""
+        return f"{ranks} better than {results.base} {_stages(results, better)}{also}"
+    if worse:
+        return f"{ranks} worse than {results.base} {_stages(results, worse)}"
+    return f"These users do not tell whether {ranks} better than {results.base} in any stage"
+
+
+def _stages(results: Results, stages: Sequence[str]) -> str:
+    if len(stages) == len(results.stages):
+        return "in every stage"
+    return f"in stage{'s' if len(stages) > 1 else ''} {joined(stages)}"
+
+
+def _verdict(results: Results, model: str, stage: str, column: Column) -> Verdict | None:
+    """What the interval of the gain says; None where no users were drawn."""
+    gains = gains_of(results, column)
+    return verdict(gains[model][stage], column) if model in gains else None
 
 
 def _user_bias(results: Results, model: str) -> str:
@@ -63,8 +90,11 @@ def _user_bias(results: Results, model: str) -> str:
         own - base for own, base in filter(None, (_pair(results, model, stage, metric) for metric in ("auc", "gauc")))
     )
     moved = f"In stage {stage} its AUC moves by {auc_gain:+.4f} and its GAUC by {gauc_gain:+.4f}"
-    if auc_gain < _VISIBLE:
+    sure_auc, sure_gauc = (_verdict(results, model, stage, column) for column in (AUC, GAUC))
+    if auc_gain < _VISIBLE or sure_auc not in (None, Verdict.BETTER):
         return f"{moved}."
+    if sure_gauc not in (None, Verdict.BETTER):
+        return f"{moved}: no gain within users is sure, so all of it may be user bias, knowing who clicks a lot."
     if gauc_gain < _VISIBLE:
         return f"{moved}: the gain is user bias, knowing who clicks a lot; users' own candidates are ordered no better."
     if gauc_gain < auc_gain / 2:

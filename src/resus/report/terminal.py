@@ -12,6 +12,7 @@ from rich.text import Text
 from resus.evaluation.results import Results
 from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column, stage_values
 from resus.report.coverage import coverage_sentences
+from resus.report.validation_users import scales_sentence
 
 
 def results_table(results: Results) -> "StageTable":
@@ -94,5 +95,5 @@ class StageTable:
         unscored = [str(k) for k in self.results.sizes if not at_sizes[k].queries]
         if unscored:
             yield Text(f"No user has a query at k = {', '.join(unscored)}: no stage counts these sizes.", style="dim")
-        for sentence in coverage_sentences(self.results):
+        for sentence in filter(None, [*coverage_sentences(self.results), scales_sentence(self.results)]):
             yield Text(sentence)

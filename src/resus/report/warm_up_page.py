@@ -9,6 +9,7 @@ from resus.evaluation.warm_up_results import WarmUp
 from resus.files import atomic_path, write_text
 from resus.report.columns import AUC, GAUC, LOGLOSS, Column
 from resus.report.html import Cell, svg_element
+from resus.report.validation_users import scales_sentence
 from resus.report.warm_up_figure import warm_up_figure
 from resus.report.warm_up_summary import warm_up_population, warm_up_summary
 
@@ -31,7 +32,13 @@ def _page(curve: WarmUp, figure: Figure) -> str:
         names=names,
         population=warm_up_population(curve),
         findings=warm_up_summary(curve),
-        drawing=svg_element(figure, "warm-up"),
+        learned_here=scales_sentence(curve),
+        drawing=svg_element(
+            figure,
+            "warm-up",
+            label="AUC and GAUC of every model against the number of events known of the user; the tables below have "
+            "the numbers",
+        ),
         tables={column.title: _cells(curve, names, column) for column in (AUC, GAUC, LOGLOSS)},
     )
 

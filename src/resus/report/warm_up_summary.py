@@ -7,8 +7,9 @@ _VISIBLE = 0.0005
 
 
 def warm_up_summary(curve: WarmUp) -> list[str]:
-    """Who is ahead in the end, then how each run fares beyond what it was trained with."""
-    return [*_leaders(curve), *(_run(curve, run) for run in curve.trained_up_to)]
+    """Who is ahead in the end, then how each run fares beyond what it was trained with, as measured on these users."""
+    told = [*_leaders(curve), *(_run(curve, run) for run in curve.trained_up_to)]
+    return [*told, "No interval is given: other users may order models differently that are close here."]
 
 
 def warm_up_population(curve: WarmUp) -> list[str]:
@@ -34,7 +35,7 @@ def _leaders(curve: WarmUp) -> list[str]:
         best = max(known, key=lambda name: known[name])
         rest = sorted((value, name) for name, value in known.items() if name != best)
         told.append(
-            f"After {last:,} events {best} has the highest {metric.upper()}, {known[best]:.4f}; next is "
+            f"After {last:,} events {best} is measured highest in {metric.upper()}, {known[best]:.4f}; next is "
             f"{rest[-1][1]} with {rest[-1][0]:.4f}."
         )
     return told
@@ -67,5 +68,6 @@ def _beyond(curve: WarmUp, run: str, within: int) -> str:
         if start is not None and end is not None and end < start - _VISIBLE:
             fallen.append(metric.upper())
     if fallen:
-        return f" Beyond what it was trained with its {' and its '.join(fallen)} fall{'s' if len(fallen) == 1 else ''}."
-    return " Beyond what it was trained with neither falls."
+        verb = "is" if len(fallen) == 1 else "are"
+        return f" Beyond what it was trained with its {' and its '.join(fallen)} {verb} measured lower."
+    return " Beyond what it was trained with neither is measured lower."

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from resus.evaluation.warm_up_results import WarmUp
 from resus.report.columns import AUC, GAUC, Column
+from resus.report.validation_users import scales_sentence
 from resus.report.warm_up_summary import warm_up_population, warm_up_summary
 
 
@@ -20,11 +21,22 @@ def warm_up_table(curve: WarmUp) -> Iterator[RenderableType]:
     for column in (AUC, GAUC):
         yield Text("")
         yield _table(curve, column)
+    yield Text(_legend(curve), style="dim")
     yield Text("")
-    for sentence in warm_up_population(curve):
+    for sentence in filter(None, [*warm_up_population(curve), scales_sentence(curve)]):
         yield Text(sentence)
     for sentence in warm_up_summary(curve):
         yield Text(sentence, style="dim")
+
+
+def _legend(curve: WarmUp) -> str:
+    best = "Bold is the best trained model of a line"
+    return f"{best}; italic are events beyond training." if curve.sizes[-1] > _trained_by_all(curve) else f"{best}."
+
+
+def _trained_by_all(curve: WarmUp) -> int:
+    """Beyond so many events some run is asked for more than it was trained with."""
+    return min(curve.trained_up_to.values())
 
 
 def _table(curve: WarmUp, column: Column) -> Table:
@@ -40,7 +52,7 @@ def _table(curve: WarmUp, column: Column) -> Table:
         values = {name: getattr(curve.models[name][size], column.metric) for name in names}
         best = column.best(values, [name for name in names if name not in bounds])
         styles = {name: "bold" if name in best else "dim" if name in bounds else "" for name in names}
-        beyond = size > min(curve.trained_up_to.values())
+        beyond = size > _trained_by_all(curve)
         table.add_row(
             Text(f"{size:,}", style="italic" if beyond else ""),
             *(Text(column.show(value), style=styles[name]) for name, value in values.items()),
