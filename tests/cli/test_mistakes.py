@@ -102,7 +102,8 @@ IN_SETTINGS = {
     ),
     "unknown part": Mistake(("evaluate", "run", "--part", "train"), ("'train'", "test or validation")),
     "few draws": Mistake(("evaluate", "run", "--draws", "5"), ("5 draws", "at least 40", "or 0")),
-    "no results": Mistake(("report", "."), ("results.json", "resus evaluate")),
+    "many draws": Mistake(("evaluate", "run", "--draws", "100001"), ("100,001 draws", "at most 100,000")),
+    "no results": Mistake(("report", "."), ("results.json", "resus evaluate", "warm-up.json", "resus warm-up")),
 }
 
 

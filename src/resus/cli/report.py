@@ -20,7 +20,10 @@ def command(
 
     found = [source / name for name in (RESULTS, WARM_UP) if (source / name).is_file()] if source.is_dir() else [source]
     if not found:
-        raise ArtifactError(f"{source / RESULTS} does not exist: make it with 'resus evaluate {source}'")
+        raise ArtifactError(
+            f"{source} holds neither {RESULTS} nor {WARM_UP}: make one with 'resus evaluate {source}' or "
+            f"'resus warm-up {source}'"
+        )
     if not found[0].is_file():
         raise ArtifactError(f"{source} does not exist: check the path")
     for file in found:

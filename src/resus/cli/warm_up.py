@@ -24,10 +24,10 @@ def command(
         Path | None, typer.Option(help="Folder for warm-up.json, .png and .html. [default: the first run]")
     ] = None,
 ) -> None:
-    """AUC and GAUC of Ψ, the runs and rivals on the same queries after 0, 1, 2, 3, 5, 8 … 300 events of their users.
+    """AUC and GAUC of Ψ, the runs and rivals on the same queries after 0, 1, 2, 3, 5 … --up-to events of their users.
 
-    Sizes beyond those of training are answered, too. Where fewer than 30 users have that many events, the curve ends
-    earlier. Rivals have their default hyperparameters, and Ψ and settings of the first run that has a Ψ.
+    Sizes beyond those of training are answered, too. Where fewer than 30 users have more than that many events, the
+    curve ends earlier. Rivals have their default hyperparameters, and Ψ and settings of the first run that has a Ψ.
     """
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
