@@ -40,6 +40,7 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.quality
 	$(BIN)/python -m benchmarks.planted
+	$(BIN)/python -m benchmarks.long_users
 	$(BIN)/python -m benchmarks.service.load
 	$(BIN)/python -m benchmarks.service.kills
 	$(BIN)/python -m benchmarks.service.fuzz
