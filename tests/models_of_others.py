@@ -39,7 +39,7 @@ class Fitted(NamedTuple):
 
 
 def rows() -> pl.DataFrame:
-    """Events with a text, a number that is sometimes missing, and a number that the schema leaves out."""
+    """Events with a text, a number that is sometimes missing, and numbers and a boolean that the schema leaves out."""
     drawn = draw_events(PlantedWorld(users=50, items=20, events_per_user=12, categories=9, seed=3))
     noise = np.random.default_rng(4).normal(size=drawn.height)
     return drawn.select(
@@ -51,6 +51,8 @@ def rows() -> pl.DataFrame:
         price=pl.when(pl.col("time") % 7 != 5).then(pl.col("item") * 1.5),
         discount=pl.col("crowd") + 0.1 * pl.Series(noise),
         hour=pl.col("time") % 24,
+        grade=pl.col("item") % 5 / 2,
+        fresh=pl.col("item") % 3 == 0,
     )
 
 
@@ -66,6 +68,14 @@ def lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
     )
     model.booster_.save_model(folder / "model.txt")
     return Fitted(folder / "model.txt", np.asarray(model.predict_proba(columns, raw_score=True)))
+
+
+def categorical_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
+    """On categories that are no text: fractions, whole numbers and booleans."""
+    columns = table.select("grade", "item", "fresh").to_pandas().astype("category")
+    model = lightgbm.LGBMClassifier(n_estimators=8, n_jobs=1, min_child_samples=5, verbosity=-1)
+    model.fit(columns, table["click"].to_numpy()).booster_.save_model(folder / "categorical.txt")
+    return Fitted(folder / "categorical.txt", np.asarray(model.predict_proba(columns, raw_score=True)))
 
 
 def steep_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
@@ -103,6 +113,14 @@ def xgboost_file(table: pl.DataFrame, folder: Path, ending: str = "json") -> Fit
     return Fitted(folder / f"model.{ending}", model.predict(columns, output_margin=True))
 
 
+def categorical_xgboost_file(table: pl.DataFrame, folder: Path) -> Fitted:
+    """On whole numbers, the one kind of category beside text that it lists."""
+    columns = table.select("item").to_pandas().astype("category")
+    model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, enable_categorical=True)
+    model.fit(columns, table["click"].to_numpy()).save_model(folder / "categorical.json")
+    return Fitted(folder / "categorical.json", model.predict(columns, output_margin=True))
+
+
 def stopped_xgboost_file(table: pl.DataFrame, folder: Path) -> Fitted:
     """Stopped early, so that not all trees count; fitted on an array, so without names."""
     columns, clicks = table.select(*OF_NUMBERS.fields).to_numpy(), table["click"].to_numpy()
@@ -118,6 +136,18 @@ def catboost_file(table: pl.DataFrame, folder: Path) -> Fitted:
     model = catboost.CatBoostClassifier(iterations=8, cat_features=["category"], verbose=0, allow_writing_files=False)
     model.fit(columns, table["click"].to_numpy()).save_model(str(folder / "model.cbm"))
     return Fitted(folder / "model.cbm", model.predict(columns, prediction_type="RawFormulaVal"))
+
+
+def categorical_catboost_file(table: pl.DataFrame, folder: Path, *, words: bool = False) -> Fitted:
+    """On whole numbers and booleans, or on the words that text has for these."""
+    columns = table.select("item", "fresh", "discount").to_pandas()
+    if words:
+        columns = columns.astype({"fresh": str})
+    kinds = {"cat_features": ["item", "fresh"], "verbose": 0, "allow_writing_files": False}
+    model = catboost.CatBoostClassifier(iterations=20, **kinds).fit(columns, table["click"].to_numpy())
+    path = folder / f"categorical{'-words' * words}.cbm"
+    model.save_model(str(path))
+    return Fitted(path, model.predict(columns, prediction_type="RawFormulaVal"))
 
 
 def catboost_as_onnx(table: pl.DataFrame, folder: Path) -> Fitted:
@@ -172,13 +202,16 @@ def linear_onnx(
 
 FILES: dict[str, Callable[[pl.DataFrame, Path], Fitted]] = {
     "LightGBM": lightgbm_file,
+    "LightGBM of numbers and booleans as categories": categorical_lightgbm_file,
     "LightGBM with a sigmoid of its own": steep_lightgbm_file,
     "LightGBM's forest": forest_lightgbm_file,
     "XGBoost as JSON": xgboost_file,
     "XGBoost's linear one": linear_xgboost_file,
     "XGBoost as UBJSON": lambda table, folder: xgboost_file(table, folder, "ubj"),
+    "XGBoost of numbers as categories": categorical_xgboost_file,
     "XGBoost without names, stopped early": stopped_xgboost_file,
     "CatBoost": catboost_file,
+    "CatBoost of numbers and booleans as categories": categorical_catboost_file,
     "ONNX of a matrix, with a ZipMap": catboost_as_onnx,
     "ONNX of columns, probabilities": lambda *where: linear_onnx(*where, name="p.onnx", output="probabilities"),
     "ONNX of columns, logits": lambda *where: linear_onnx(*where, name="l.onnx", output="logits", logit=True),

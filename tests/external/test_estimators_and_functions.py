@@ -1,5 +1,7 @@
 """Objects that are handed over: an estimator gets the frame that it was fitted on, a function all but the label."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
@@ -75,6 +77,25 @@ def test_estimators_that_do_not_fit() -> None:
         model_that_scores(LogisticRegression)
     with pytest.raises(ConfigError, match="a value of the type SVC is no model that scores"):
         model_that_scores(SVC().fit(numbers, CLICKS))
+
+
+@pytest.mark.parametrize("labels", [("no", "yes"), (1, 2)])
+def test_classes_that_do_not_say_which_is_the_click(labels: tuple[Any, Any]) -> None:
+    known = TABLE.select("discount").to_pandas()
+    model = LogisticRegression().fit(known, np.where(CLICKS == 1, labels[1], labels[0]))
+    with pytest.raises(
+        ConfigError,
+        match=rf"^the estimator LogisticRegression tells '{labels[0]}' from '{labels[1]}', and nothing says which of "
+        "them is the click: fit it on the labels 0 and 1, or hand over a function that gives the click's logits$",
+    ):
+        scores(model)
+
+
+@pytest.mark.parametrize("labels", [(0, 1), (0.0, 1.0), (False, True), (-1, 1)])
+def test_classes_that_say_which_is_the_click(labels: tuple[Any, Any]) -> None:
+    known = TABLE.select("discount").to_pandas()
+    model = LogisticRegression().fit(known, np.where(CLICKS == 1, labels[1], labels[0]))
+    assert np.abs(scores(model) - model.decision_function(known)).max() < 1e-9
 
 
 def test_a_function_sees_every_column_but_the_label_and_gives_what_holds_numbers() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 import xgboost
-from models_of_others import FILES, OF_NUMBERS, READS, SCHEMA, Fitted, linear_onnx, rows
-from onnx import TensorProto, helper, save
+from models_of_others import FILES, OF_NUMBERS, READS, SCHEMA, Fitted, categorical_catboost_file, linear_onnx, rows
+from onnx import TensorProto, helper, load, numpy_helper, save
 
 from resus.errors import ConfigError, DataError
 from resus.external.choice import model_that_scores
@@ -52,6 +52,103 @@ def test_text_as_a_csv_has_it_is_read_as_what_it_says(fitted: Fitted, table: pl.
     shuffled = table.select(reversed(table.columns)).sample(fraction=1, shuffle=True, seed=1)
     as_text = shuffled.with_columns(pl.all().cast(pl.String))
     assert scores(fitted.path, as_text).equals(scores(fitted.path, shuffled))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FILES if "as categories" in kind])
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"fresh": pl.col("fresh").cast(pl.String).str.to_titlecase()},  # as pandas writes them
+        {"fresh": pl.col("fresh").cast(pl.Int8)},
+        {"fresh": pl.col("fresh").cast(pl.Int8).cast(pl.String), "grade": pl.format(" {} ", "grade")},
+    ],
+)
+def test_categories_that_are_no_text_are_found_however_they_are_written(
+    kind: str, written: dict[str, pl.Expr], table: pl.DataFrame, tmp_path: Path
+) -> None:
+    fitted = FILES[kind](table, tmp_path)
+    assert np.abs(scores(fitted.path, table.with_columns(**written)).to_numpy() - fitted.logits).max() < 2e-6
+
+
+@pytest.mark.parametrize("kind", ["LightGBM of numbers and booleans as categories", "XGBoost of numbers as categories"])
+def test_a_whole_number_written_with_a_fraction_is_the_same_category(
+    kind: str, table: pl.DataFrame, tmp_path: Path
+) -> None:
+    fitted = FILES[kind](table, tmp_path)
+    text = table.with_columns(pl.col("item").cast(pl.Float64).cast(pl.String))
+    assert text["item"][0].endswith(".0")
+    assert np.abs(scores(fitted.path, text).to_numpy() - fitted.logits).max() < 2e-6
+
+
+def test_catboost_fitted_on_the_words_true_and_false_gets_the_words(table: pl.DataFrame, tmp_path: Path) -> None:
+    fitted = categorical_catboost_file(table, tmp_path, words=True)
+    words = table.with_columns(pl.col("fresh").cast(pl.String).str.to_titlecase())
+    for some in (words, words.head(1)):
+        said = scores(fitted.path, some).to_numpy()
+        assert np.abs(said - fitted.logits[: some.height]).max() < 2e-6
+    fresh = fitted.logits - scores(fitted.path, words.with_columns(fresh=pl.lit("perhaps"))).to_numpy()
+    assert np.abs(fresh).max() > 0.01, "a model that does not heed the words shows nothing"
+
+
+@pytest.mark.parametrize("kind", ["LightGBM", "XGBoost as JSON"])
+def test_a_table_to_learn_from_with_no_category_that_is_listed(kind: str, table: pl.DataFrame, tmp_path: Path) -> None:
+    column = ScoreColumn.of(FILES[kind](table, tmp_path).path)
+    foreign = table.with_columns(pl.col("category").str.to_uppercase())
+    first, count = foreign["category"][0], table["category"].n_unique()
+    with pytest.raises(
+        DataError,
+        match=rf"^the table, column 'category': none of its values, such as '{first}', is among the {count} categories "
+        rf"of {column.written_by}, such as 'c0': write them as they were written for the model's training$",
+    ):
+        column.learned_on(foreign, SCHEMA, "the table")
+    one = pl.when(pl.int_range(pl.len()) == 3).then(pl.lit("c0")).otherwise("category")
+    for fine in (table, foreign.with_columns(category=one), foreign.with_columns(category=pl.lit(None, pl.String))):
+        column.learned_on(fine, SCHEMA, "the table")
+
+
+def test_xgboost_categories_without_a_list(table: pl.DataFrame, tmp_path: Path) -> None:
+    for names, said in ((["hour", "discount"], "'hour'"), (None, "1")):
+        data = xgboost.DMatrix(
+            table.select("hour", "discount").to_numpy(),
+            table["click"].to_numpy(),
+            feature_names=names,
+            feature_types=["c", "q"],
+            enable_categorical=True,
+        )
+        xgboost.train({"objective": "binary:logistic", "nthread": 1}, data, 2).save_model(tmp_path / "codes.json")
+        sentence = f"codes.json does not list the categories of its column {said}: fit it on a pandas frame and save it"
+        with pytest.raises(ConfigError, match=sentence):
+            model_that_scores(tmp_path / "codes.json")
+
+
+def test_an_onnx_file_with_weights_in_another_file(
+    table: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = linear_onnx(table, tmp_path, name="whole.onnx", output="logits", logit=True).path
+    model, parted = load(whole), tmp_path / "parted.onnx"
+    for weights in model.graph.initializer:
+        weights.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weights), weights.name))  # as bytes
+    save(model, parted, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    assert (tmp_path / "weights.bin").is_file()
+    for place in (tmp_path, tmp_path.parent):
+        monkeypatch.chdir(place)
+        with pytest.raises(
+            ConfigError, match=r"parted.onnx keeps weights in other files, which could change unseen: save"
+        ):
+            model_that_scores(parted)
+
+
+def test_classes_that_do_not_say_which_is_the_click(table: pl.DataFrame, tmp_path: Path) -> None:
+    columns = table.select(*OF_NUMBERS.fields).to_numpy()
+    words = np.where(table["click"].to_numpy() == 1, "bought", "left")
+    fitted = catboost.CatBoostClassifier(**QUIET).fit(columns, words)
+    fitted.save_model(str(tmp_path / "words.cbm"))
+    fitted.save_model(str(tmp_path / "words.onnx"), format="onnx")
+    for name in ("words.cbm", "words.onnx"):
+        with pytest.raises(
+            ConfigError, match=f"{name} tells 'bought' from 'left', and nothing says which of them is the click: fit it"
+        ):
+            scores(tmp_path / name, table)
 
 
 def test_no_rows_are_no_scores(fitted: Fitted, table: pl.DataFrame) -> None:

@@ -72,8 +72,8 @@ class ColumnWriter(Protocol):
     def facts(self) -> dict[str, Any]:
         """What a manifest says of it."""
 
-    def columns(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
-        """Which of the columns that are present it reads."""
+    def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
+        """Which of the columns that are present it reads; its own must not be among them."""
 
     def on_table(self, table: Table) -> Table:
         """The table with the column, and with the field in its schema."""
@@ -132,7 +132,7 @@ def _read_parquet(path: Path, schema: TableSchema | None, writer: ColumnWriter |
         present = pq.read_schema(path).names
         columns = [name for name in schema.columns if name in present] if schema else present
         if schema and writer:
-            columns = list(dict.fromkeys([*columns, *writer.columns(schema, present, where)]))
+            columns = list(dict.fromkeys([*columns, *writer.columns_to_learn_from(schema, present, where)]))
         table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
         table.validate(full=True)
         return Delimited(where, as_frame(table, where), None, ())

@@ -12,10 +12,12 @@ from resus.data.features import as_text
 from resus.errors import ConfigError
 from resus.external.columns import numbers, text
 from resus.external.libraries import library, no_model
-from resus.external.probabilities import not_binary
+from resus.external.probabilities import not_binary, refuse_named_classes
 from resus.external.scoring_model import Floats, RowError
 
 LOGISTIC = ("Logloss", "CrossEntropy")
+BOOLEANS = {"true": "1", "false": "0"}  # how CSV writes them, and what CatBoost takes them for
+NEVER_MET = "a category that no table has"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,7 @@ class CatboostFile:
         loss = json.loads(model.get_metadata().get("params", "{}")).get("loss_function", {}).get("type", "unknown")
         if loss not in LOGISTIC:
             raise not_binary(path.name, f"its loss function is '{loss}', none of {', '.join(LOGISTIC)}")
+        refuse_named_classes(model.classes_, path.name)
         if model.get_embedding_feature_indices():
             raise ConfigError(f"{path} reads embeddings, which tables do not hold: hand it over as a function")
         return cls(
@@ -51,6 +54,16 @@ class CatboostFile:
 
     def logits(self, frame: pl.DataFrame) -> Floats:
         columns = {name: self._column(place, frame[:, place]) for place, name in enumerate(self.reads)}
+        said = self._said(columns)
+        for place in self.categories:
+            name, booleans = self.reads[place], _booleans(frame[:, place])
+            # the file lists no categories: words that it takes for any other word are not what it was fitted on
+            if booleans is not None and np.array_equal(said, self._said(columns | {name: [NEVER_MET] * frame.height})):
+                columns[name] = booleans
+                said = self._said(columns)
+        return said
+
+    def _said(self, columns: dict[str, Any]) -> Floats:
         rows = library("pandas", self.name).DataFrame(columns)
         return np.asarray(self.model.predict(rows, prediction_type="RawFormulaVal"), dtype=np.float64)
 
@@ -64,3 +77,11 @@ class CatboostFile:
             what = "the value is missing, and CatBoost takes no missing category"
             raise RowError(int(absent[0]), series.name, what, "fill it as it was filled for the model's training")
         return text(series, missing="")
+
+
+def _booleans(series: pl.Series) -> Any:
+    """As CatBoost writes them, where a column of text holds nothing else."""
+    words = as_text(series).str.to_lowercase()
+    if series.is_empty() or not words.is_in(list(BOOLEANS)).all():
+        return None
+    return text(words.replace(BOOLEANS), missing="")

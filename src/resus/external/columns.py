@@ -1,13 +1,13 @@
 """Raw columns as a model takes them: numbers, codes of categories, text."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.data.features import EncodedField, as_text
+from resus.data.features import as_text
+from resus.external.categories import Categories
 from resus.external.scoring_model import Floats, RowError
 
 _MEND = "the model reads a number here: mend it, or give a model that reads this column as it is"
@@ -28,26 +28,14 @@ def numbers(series: pl.Series) -> Floats:
     return found.fill_null(float("nan")).to_numpy()
 
 
-def known_categories(categories: Sequence[Any]) -> EncodedField:
-    """The categories that a model was fitted on, to look values up in."""
-    return EncodedField("categories", "categorical", 1, tuple(as_text(pl.Series(list(categories)))))
-
-
-def codes(series: pl.Series, known: EncodedField) -> Floats:
-    """Places in the categories; NaN for a value that is not among them, as if it were missing."""
-    places = known.look_up(as_text(series))
-    return np.where(places > 0, places - 1.0, np.nan)
-
-
 def text(series: pl.Series, missing: str) -> npt.NDArray[np.object_]:
     """Values as text, whole numbers without '.0'."""
     return np.asarray(as_text(series).fill_null(missing).to_numpy(), dtype=object)
 
 
-def matrix(frame: pl.DataFrame, categories: Mapping[int, EncodedField]) -> Floats:
-    """`[N, F]` numbers; the columns at the places of `categories` as codes."""
+def matrix(frame: pl.DataFrame, listed: Mapping[int, Categories]) -> Floats:
+    """`[N, F]` numbers; the columns at the places of `listed` as codes."""
     columns = [
-        codes(series, categories[place]) if place in categories else numbers(series)
-        for place, series in enumerate(frame)
+        listed[place].codes(series) if place in listed else numbers(series) for place, series in enumerate(frame)
     ]
     return np.column_stack(columns)

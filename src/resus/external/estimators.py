@@ -6,7 +6,7 @@ from typing import Any
 import polars as pl
 
 from resus.external.libraries import library
-from resus.external.probabilities import logits_of, of_the_click
+from resus.external.probabilities import logits_of, of_the_click, refuse_named_classes
 from resus.external.scoring_model import Floats, Reads
 
 _NAMES = ("feature_names_in_", "feature_names_")  # scikit-learn's and LightGBM's, CatBoost's
@@ -32,6 +32,7 @@ class Estimator:
         return count
 
     def logits(self, frame: pl.DataFrame) -> Floats:
+        refuse_named_classes(getattr(self.estimator, "classes_", ()), self.name)
         reads = self.reads
         if reads is None or tuple(frame.columns) == reads:
             library("pandas", self.name)

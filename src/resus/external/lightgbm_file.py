@@ -8,9 +8,9 @@ from typing import Any, Self
 
 import polars as pl
 
-from resus.data.features import EncodedField
 from resus.errors import ConfigError
-from resus.external.columns import known_categories, matrix
+from resus.external.categories import Categories
+from resus.external.columns import matrix
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import logits_of, not_binary
 from resus.external.scoring_model import Floats
@@ -26,7 +26,7 @@ class LightgbmFile:
     reads: tuple[str, ...]
     booster: Any
     slope: float | None  # of the logit over the raw score; None for a random forest, whose raw score is no logit
-    categories: Mapping[int, EncodedField]
+    listed: Mapping[int, Categories]
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -43,11 +43,11 @@ class LightgbmFile:
             tuple(booster.feature_name()),
             booster,
             _slope(content, path.name),
-            _categories(booster, content, path),
+            _listed(booster, content, path),
         )
 
     def logits(self, frame: pl.DataFrame) -> Floats:
-        rows = matrix(frame, self.categories)
+        rows = matrix(frame, self.listed)
         if self.slope is None:
             return logits_of(self.booster.predict(rows), self.name)
         raw: Floats = self.booster.predict(rows, raw_score=True)
@@ -65,14 +65,14 @@ def _slope(content: str, name: str) -> float | None:
     return float(next((word.removeprefix("sigmoid:") for word in words if word.startswith("sigmoid:")), 1.0))
 
 
-def _categories(booster: Any, content: str, path: Path) -> dict[int, EncodedField]:
+def _listed(booster: Any, content: str, path: Path) -> dict[int, Categories]:
     """By place, the categories of the columns that were of pandas' kind."""
     known = booster.pandas_categorical or []
-    listed = re.search(r"^\[categorical_feature: ([\d,]+)\]$", content, re.MULTILINE)
-    places = [int(place) for place in listed[1].split(",")] if listed else []
+    columns = re.search(r"^\[categorical_feature: ([\d,]+)\]$", content, re.MULTILINE)
+    places = [int(place) for place in columns[1].split(",")] if columns else []
     if known and len(known) != len(places):
         raise ConfigError(
             f"{path} does not say which columns its {len(known)} lists of categories belong to: "
             "hand it over as a function that calls it"
         )
-    return {place: known_categories(values) for place, values in zip(places, known, strict=True)} if known else {}
+    return {place: Categories.of(values) for place, values in zip(places, known, strict=True)} if known else {}

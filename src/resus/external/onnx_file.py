@@ -1,5 +1,6 @@
 """An ONNX file, with the inputs and outputs that the converters of scikit-learn, LightGBM, XGBoost and torch write."""
 
+import functools
 import operator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import polars as pl
 from resus.errors import ConfigError
 from resus.external.columns import numbers, text
 from resus.external.libraries import library, no_model
-from resus.external.probabilities import logits_of, not_binary, of_the_click
+from resus.external.probabilities import logits_of, not_binary, of_the_click, refuse_named_classes
 from resus.external.scoring_model import Floats, RowError
 
 KINDS = {
@@ -22,6 +23,7 @@ KINDS = {
     "tensor(int32)": np.int32,
     "tensor(string)": np.object_,
 }
+WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
 PROBABILITY, LOGIT = ("prob",), ("logit", "margin", "raw")  # parts of the names that outputs have
 
 
@@ -37,11 +39,7 @@ class OnnxFile:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        onnxruntime = library("onnxruntime", path.name)
-        try:
-            graph = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        except Exception as error:  # its errors have no class in common
-            raise no_model(path, "ONNX", error) from None
+        graph = _graph(path)
         output = _output(graph.get_outputs(), path.name)
         return cls(path.name, _reads(graph.get_inputs(), path), graph, output.name, _is_logit(output, path.name))
 
@@ -67,6 +65,26 @@ class OnnxFile:
         if said.ndim != 1:
             said = of_the_click(said, self.name)
         return said if self.is_logit else logits_of(said, self.name)
+
+
+def _graph(path: Path) -> Any:
+    """Of the file's own bytes alone, since these are what a hash of it speaks for."""
+    onnxruntime = library("onnxruntime", path.name)
+    alone = onnxruntime.SessionOptions()
+    alone.add_session_config_entry(WEIGHTS_FOLDER, str(path))  # a file holds no other files, so none are found
+    start = functools.partial(onnxruntime.InferenceSession, providers=["CPUExecutionProvider"])
+    try:
+        return start(path.read_bytes(), sess_options=alone)
+    except Exception as error:  # its errors have no class in common
+        reason = error
+    try:
+        start(str(path))
+    except Exception:
+        raise no_model(path, "ONNX", reason) from None
+    raise ConfigError(
+        f"{path} keeps weights in other files, which could change unseen: save it as one file, with "
+        "onnx.save(onnx.load(path), path), or hand it over as a function"
+    )
 
 
 def _reads(inputs: list[Any], path: Path) -> tuple[str, ...] | int:
@@ -134,5 +152,6 @@ def _of_maps(rows: list[dict[Any, float]], name: str) -> Floats:
     classes = sorted(rows[0]) if rows else [0, 1]
     if len(classes) != 2:
         raise not_binary(name, f"it knows the {len(classes)} classes {', '.join(map(str, classes))}")
+    refuse_named_classes(classes, name)
     columns = [np.fromiter(map(operator.itemgetter(each), rows), np.float64, len(rows)) for each in classes]
     return np.column_stack(columns)

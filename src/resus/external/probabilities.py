@@ -1,5 +1,6 @@
 """From probabilities to finite logits."""
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from resus.errors import ConfigError
 from resus.external.scoring_model import Floats, RowError
 
+NO_AND_YES = (("0", "1"), ("0.0", "1.0"), ("False", "True"), ("-1", "1"), ("-1.0", "1.0"))
 SURE = 1e-6  # a probability nearer to 0 or 1 than this is taken for this
 
 
@@ -26,6 +28,16 @@ def of_the_click(answers: Any, name: str) -> Floats:
     if both.ndim != 2 or both.shape[1] != 2:
         raise not_binary(name, f"its answers have the shape {list(both.shape)}, not [rows, 2]")
     return both[:, 1]
+
+
+def refuse_named_classes(classes: Collection[Any], name: str) -> None:
+    """Of two classes the second is the click only where they say so."""
+    if len(classes) == 2 and tuple(map(str, classes)) not in NO_AND_YES:
+        one, other = classes
+        raise ConfigError(
+            f"{name} tells '{one}' from '{other}', and nothing says which of them is the click: fit it on the labels 0 "
+            "and 1, or hand over a function that gives the click's logits"
+        )
 
 
 def not_binary(name: str, why: str) -> ConfigError:

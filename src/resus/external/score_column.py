@@ -13,6 +13,7 @@ from resus.data.problems import Problem
 from resus.data.schema import FieldSchema, TableSchema
 from resus.data.tables import Table
 from resus.errors import ConfigError, DataError
+from resus.external.categories import ListsCategories, refuse_foreign
 from resus.external.choice import model_that_scores
 from resus.external.scoring_model import Floats, RowError, ScoringModel
 from resus.files import sha256_of
@@ -35,6 +36,8 @@ class ScoreColumn:
     @classmethod
     def of(cls, what: Any, name: str = SCORE) -> Self:
         """Of a model file, an estimator or a function."""
+        if not name.strip():
+            raise ConfigError("the column of the scores has an empty name: give it one, or leave the name out")
         model = model_that_scores(what)
         return cls(name, model.name, sha256_of(Path(what)) if isinstance(what, str | Path) else None, model)
 
@@ -85,13 +88,22 @@ class ScoreColumn:
         if reads is None:
             return seen
         if isinstance(reads, int) or (all(map(GENERIC.fullmatch, reads)) and not set(reads) <= set(seen)):
-            return self._by_place(schema, reads if isinstance(reads, int) else len(reads))
+            reads = self._by_place(schema, reads if isinstance(reads, int) else len(reads))
         for name in reads:
             if name == schema.label:
                 raise ConfigError(f"{self.written_by} reads the label '{name}': give a model that does without")
             if name not in seen:
                 raise DataError(_no_column(where, name, self.written_by, seen))
         return list(reads)
+
+    def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
+        """The same of a table to learn from, which must not have the column yet."""
+        if self.name in present:
+            raise ConfigError(
+                f"{where} has a column '{self.name}' already: drop it, call the scores of {self.written_by} otherwise, "
+                f"or take the column as it is with predictor logits:{self.name}"
+            )
+        return self.columns(schema, present, where)
 
     def on(
         self,
@@ -109,9 +121,6 @@ class ScoreColumn:
         if self.name in frame.columns:
             return frame
         columns = self.columns(schema, frame.columns, where)
-        for name in columns:
-            if name not in frame.columns:
-                raise DataError(_no_column(where, name, self.written_by, frame.columns))
         scores = np.empty(frame.height, dtype=np.float64)
         for start in range(0, frame.height, BLOCK_ROWS):
             block = frame.slice(start, BLOCK_ROWS).select(columns)
@@ -126,12 +135,10 @@ class ScoreColumn:
     def learned_on(
         self, frame: pl.DataFrame, schema: TableSchema, where: str, lines: pl.Series | None = None
     ) -> tuple[pl.DataFrame, TableSchema]:
-        """A table to learn from and its schema, both with the column, which the table must not have yet."""
-        if self.name in frame.columns:
-            raise ConfigError(
-                f"{where} has a column '{self.name}' already: drop it, call the scores of {self.written_by} otherwise, "
-                f"or take the column as it is with predictor logits:{self.name}"
-            )
+        """A table to learn from and its schema, both with the column."""
+        columns = self.columns_to_learn_from(schema, frame.columns, where)
+        if isinstance(self.model, ListsCategories):
+            refuse_foreign(frame.select(columns), self.model.listed, self.written_by, where)
         return self.on(frame, schema, where, lines=lines), self.schema(schema)
 
     def on_table(self, table: Table) -> Table:
@@ -141,8 +148,8 @@ class ScoreColumn:
         frame, schema = self.learned_on(table.frame, table.schema, table.where, table.lines)
         return replace(table, frame=frame, schema=schema)
 
-    def _by_place(self, schema: TableSchema, count: int) -> list[str]:
-        fields = [name for name in schema.fields if name != self.name]
+    def _by_place(self, schema: TableSchema, count: int) -> tuple[str, ...]:
+        fields = tuple(name for name in schema.fields if name != self.name)
         if len(fields) != count:
             raise ConfigError(
                 f"{self.written_by} reads {count} column{'' if count == 1 else 's'} and does not say which, and the "

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from resus.data.features import EncodedField
-from resus.external.columns import known_categories, matrix
+from resus.errors import ConfigError
+from resus.external.categories import Categories
+from resus.external.columns import matrix
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import not_binary
 from resus.external.scoring_model import Floats
@@ -25,7 +26,7 @@ class XgboostFile:
     name: str
     reads: tuple[str, ...] | int
     booster: Any
-    categories: Mapping[int, EncodedField]
+    listed: Mapping[int, Categories]
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -40,11 +41,11 @@ class XgboostFile:
         if objective not in LOGISTIC:
             raise not_binary(path.name, f"its objective is '{objective}', none of {', '.join(LOGISTIC)}")
         names = booster.feature_names
-        return cls(path.name, tuple(names) if names else booster.num_features(), booster, _categories(booster))
+        return cls(path.name, tuple(names) if names else booster.num_features(), booster, _listed(booster, path))
 
     def logits(self, frame: pl.DataFrame) -> Floats:
         rows = library("xgboost", self.name).DMatrix(
-            matrix(frame, self.categories),
+            matrix(frame, self.listed),
             feature_names=self.booster.feature_names,
             feature_types=self.booster.feature_types,
             enable_categorical=True,
@@ -63,10 +64,19 @@ def _refuse_cut(path: Path) -> None:
             raise no_model(path, "XGBoost", "it is something else, or cut short")
 
 
-def _categories(booster: Any) -> dict[int, EncodedField]:
-    """By place, the categories that the file lists; before version 3.1 it lists none, and the columns hold codes."""
-    if "c" not in (booster.feature_types or []) or not hasattr(booster, "get_categories"):
+def _listed(booster: Any, path: Path) -> dict[int, Categories]:
+    """By place, the categories that the file lists; without a list nothing says which code is which value."""
+    places = [place for place, kind in enumerate(booster.feature_types or []) if kind == "c"]
+    if not places:
         return {}
-    listed = booster.get_categories(export_to_arrow=True).to_arrow()
-    lists = {place: values for place, (_, values) in enumerate(listed) if values is not None}
-    return {place: known_categories(values.to_pylist()) for place, values in lists.items()}
+    if not hasattr(booster, "get_categories"):
+        raise ConfigError(f"{path.name} has categories, which XGBoost reads from 3.1 on: pip install 'xgboost>=3.1'")
+    lists = [values for _, values in booster.get_categories(export_to_arrow=True).to_arrow()]
+    for place in places:
+        if lists[place] is None:
+            column = f"'{booster.feature_names[place]}'" if booster.feature_names else f"{place + 1}"
+            raise ConfigError(
+                f"{path} does not list the categories of its column {column}: fit it on a pandas frame and save it "
+                "with XGBoost 3.1 or later, or hand it over as a function that calls it"
+            )
+    return {place: Categories.of(lists[place].to_pylist()) for place in places}
