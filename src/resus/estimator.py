@@ -21,6 +21,7 @@ from resus.evaluation.gains import DRAWS
 from resus.evaluation.results import Results
 from resus.evaluation.warm_up import PrefixScores, warm_up
 from resus.evaluation.warm_up_results import WarmUp
+from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.model import ResidualModel
 from resus.prediction.scorer import Scorer
@@ -53,7 +54,9 @@ class Resus:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._own_model: ScoreColumn | None = None
-        if predictor is not None and not isinstance(predictor, str):
+        if isinstance(predictor, str):
+            refuse_path_as_text(predictor)
+        elif predictor is not None:
             self._own_model = ScoreColumn.of(predictor, (settings or {}).get("predictor.column", SCORE))
             predictor = f"logits:{self._own_model.name}"
         named = {

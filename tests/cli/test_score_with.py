@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from models_of_others import catboost_file, linear_onnx, rows
+from models_of_others import catboost_file, linear_onnx, rows, stopped_xgboost_file
 from resus_process import SMALL, resus_here
 
 from resus import InteractionLog
@@ -115,6 +115,15 @@ def test_parquet_is_scored_block_by_block(folder: Path, tmp_path: Path, monkeypa
     assert (whole["probability"] - blocks["probability"]).abs().max() < 1e-6  # type: ignore[operator]
 
 
+def test_whoever_hands_over_a_model_is_told_what_it_must_not_have_seen(folder: Path) -> None:
+    root = Path(__file__).parents[2]
+    said = succeed("prepare", "--help", cwd=folder)
+    for text in (said, (root / "README.md").read_text(), (root / "docs" / "external.md").read_text()):
+        words = " ".join(text.replace("│", " ").replace("*", "").split())
+        assert "on other users or on earlier data than this table, otherwise it knows the test users' labels" in words
+        assert "RESUS+ cannot cross-fit a model that is not its own" in words
+
+
 PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.csv")
 
 
@@ -152,6 +161,15 @@ PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.c
             ("prepare", "scored.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
             "scored.csv has a column 'model_score' already: drop it, call the scores of model.cbm otherwise, or take",
         ),
+        (
+            ("prepare", "scored.parquet", "--schema", "schema.yaml", "--out", "new", *SCORED),
+            "scored.parquet has a column 'model_score' already: drop it, call the scores of model.cbm otherwise, or",
+        ),
+        ((*PREPARE, "new", *SCORED, "--score-column", ""), "the column of the scores has an empty name: give it one, "),
+        (
+            ("prepare", "short.parquet", "--schema", "schema.yaml", "--out", "new", "--score-with", "nameless.ubj"),
+            "short.parquet has no column 'category', which nameless.ubj reads: add it",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing_behind(
@@ -162,6 +180,9 @@ def test_mistakes_are_one_sentence_and_leave_nothing_behind(
     (folder / "schema.txt").write_text(SCHEMA)
     TABLE.drop("discount").write_csv(folder / "cut.csv")
     pq.write_table(TABLE.drop("discount").to_arrow(), folder / "cut.parquet")
+    pq.write_table(TABLE.with_columns(model_score=pl.lit(0.5)).to_arrow(), folder / "scored.parquet")
+    pq.write_table(TABLE.drop("category").to_arrow(), folder / "short.parquet")
+    stopped_xgboost_file(TABLE, folder).path.rename(folder / "nameless.ubj")
     cells = TABLE["discount"].cast(pl.String).to_list()
     cells[3] = "cheap"
     TABLE.with_columns(discount=pl.Series(cells)).write_csv(folder / "wrong.csv")

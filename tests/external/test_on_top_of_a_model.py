@@ -144,6 +144,28 @@ def test_a_prepared_log_must_hold_the_scores_of_the_same_file(table: pl.DataFram
         model(other).fit(tmp_path / "log")
 
 
+def test_a_log_of_another_function_is_written_anew(table: pl.DataFrame, tmp_path: Path) -> None:
+    table.write_parquet(tmp_path / "events.parquet")
+    schema = tmp_path / "schema.yaml"
+    schema.write_text("user: user\nitem: item\ntime: time\nlabel: click\n")
+    hashes = []
+    for slope in (1.0, -1.0):
+        writer = ScoreColumn.of(lambda rows, slope=slope: rows["discount"] ** 2 * slope + rows["hour"])
+        log = resus.prepare(str(tmp_path / "events.parquet"), tmp_path / "log", schema=schema, writer=writer)
+        hashes.append(log.content_hash)
+    assert hashes[0] != hashes[1]
+
+
+@pytest.mark.parametrize("name", ["model.cbm", "models/MODEL.TXT", "model.pkl"])
+def test_a_path_that_is_text_is_to_be_wrapped(name: str) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=rf"^'{name}' is text, which names a predictor: for the model file, give Path\('{name}'\)$",
+    ):
+        Resus(predictor=name)
+    assert Resus(predictor="logits:score.txt").config.predictor.column == "score.txt"
+
+
 def test_a_table_that_has_the_column_is_not_learned_from(table: pl.DataFrame, path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"the table has a column 'model_score' already: .*predictor logits:model_score"

@@ -98,6 +98,17 @@ def test_names_that_are_taken() -> None:
         ScoreColumn("category", "the sum", None, None).schema(SCHEMA)
 
 
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_empty_name(name: str) -> None:
+    with pytest.raises(ConfigError, match="the column of the scores has an empty name: give it one, or leave the name"):
+        ScoreColumn.of(lambda table: table["hour"], name)
+
+
+def test_a_field_that_a_model_without_names_misses() -> None:
+    with pytest.raises(DataError, match=r"^the table has no column 'price', which the sum reads: add it$"):
+        column(3).columns(SCHEMA, TABLE.drop("price").columns, "the table")
+
+
 def test_a_remembered_column_asks_for_its_model_and_refuses_another_file(tmp_path: Path) -> None:
     remembered = ScoreColumn.remembered({"column": "model_score", "written_by": "a.onnx", "sha256": "12" * 32})
     with pytest.raises(

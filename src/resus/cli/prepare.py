@@ -26,7 +26,9 @@ def command(
         Path | None,
         typer.Option(
             help="A model file of your own (LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, .onnx): what it says "
-            "of each row, as a logit, is a numeric field of the log, to be Ψ with train --predictor logits:model_score."
+            "of each row, as a logit, is a numeric field of the log, to be Ψ with train --predictor "
+            "logits:model_score. Fit it on other users or on earlier data than this table, otherwise it knows the test "
+            "users' labels and the gains mean nothing. RESUS+ cannot cross-fit a model that is not its own."
         ),
     ] = None,
     score_column: Annotated[
@@ -66,7 +68,7 @@ def command(
         )
     if score_column is not None and score_with is None:
         raise ConfigError("--score-column names what a model writes: say which model with --score-with")
-    score = ScoreColumn.of(score_with, score_column or SCORE) if score_with else None
+    score = ScoreColumn.of(score_with, SCORE if score_column is None else score_column) if score_with else None
     chosen = parse_assignments(assignments or [])
     if like is not None or rows is not None:
         _draw_files(source, like, rows, out, chosen)

@@ -38,7 +38,8 @@ def prepare(
     """Write the log of `source`, a data set's name or a path, to the folder `out`, and open it memory-mapped.
 
     `path` is where a published data set already is; without it, it is fetched from its publisher. A `writer` adds a
-    column to the table on its way, such as `ScoreColumn.of(Path("model.cbm"))`.
+    column to the table on its way, such as `ScoreColumn.of(Path("model.cbm"))`; one that is no file cannot be told from
+    another, so the log is written anew.
     """
     options = options or PrepareOptions()
     refuse_foreign(out)
@@ -57,7 +58,7 @@ def prepare(
         ]
     )
     request = _request_key(found, schema, options, writer)
-    ready = _ready(out, request)
+    ready = _ready(out, request) if writer is None or writer.facts["sha256"] else None
     if ready is not None:
         return ready
     with ThreadPoolExecutor(1) as beside:

@@ -40,6 +40,13 @@ def model_that_scores(what: Any) -> ScoringModel:
     )
 
 
+def refuse_path_as_text(name: str) -> None:
+    """A predictor's name that is the path of a model file is one that was not wrapped."""
+    column = name.startswith(("logits:", "probabilities:"))
+    if not column and Path(name).suffix.lower() in (*FILES, *PICKLES):
+        raise ConfigError(f"'{name}' is text, which names a predictor: for the model file, give Path('{name}')")
+
+
 def _of_file(path: Path) -> ScoringModel:
     ending = path.suffix.lower()
     if ending in PICKLES:
