@@ -166,6 +166,16 @@ def test_a_path_that_is_text_is_to_be_wrapped(name: str) -> None:
     assert Resus(predictor="logits:score.txt").config.predictor.column == "score.txt"
 
 
+def test_a_path_that_is_text_is_to_be_wrapped_in_load_too(fitted: Resus, path: Path, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "run")
+    with pytest.raises(
+        ConfigError, match=r"model.cbm' is text, which names a predictor: for the model file, give Path"
+    ):
+        resus.load(tmp_path / "run", predictor=str(path))
+    with pytest.raises(ConfigError, match="a value of the type str is no model that scores: give a function"):
+        resus.load(tmp_path / "run", predictor="deepfm")
+
+
 def test_a_table_that_has_the_column_is_not_learned_from(table: pl.DataFrame, path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"the table has a column 'model_score' already: .*predictor logits:model_score"

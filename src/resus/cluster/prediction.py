@@ -102,7 +102,7 @@ def _answers(
 
 @functools.cache
 def _scorer(model: _Model) -> Scorer:
-    return Resus.load(model.run, predictor=model.score_with).scorer
+    return Resus.load(model.run, predictor=Path(model.score_with) if model.score_with else None).scorer
 
 
 def _encoded(block: Columns, *, model: _Model, block_rows: int, groups: int) -> Columns:

@@ -27,8 +27,10 @@ PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".sav")
 
 def model_that_scores(what: Any) -> ScoringModel:
     """A model of a file (by its ending), of an estimator with `predict_proba`, or of a function of a polars frame."""
-    if isinstance(what, str | Path):
-        return _of_file(Path(what))
+    if isinstance(what, str):
+        refuse_path_as_text(what)
+    if isinstance(what, Path):
+        return _of_file(what)
     if hasattr(what, "predict_proba") and not isinstance(what, type):
         return Estimator(what)
     if callable(what) and not isinstance(what, type):

@@ -39,7 +39,7 @@ class ScoreColumn:
         if not name.strip():
             raise ConfigError("the column of the scores has an empty name: give it one, or leave the name out")
         model = model_that_scores(what)
-        return cls(name, model.name, sha256_of(Path(what)) if isinstance(what, str | Path) else None, model)
+        return cls(name, model.name, sha256_of(what) if isinstance(what, Path) else None, model)
 
     @classmethod
     def remembered(cls, facts: dict[str, Any]) -> Self:
