@@ -140,12 +140,12 @@ class Coverage(Record):
     models: dict[str, ModelCoverage]
 
 
-class Results(Record):
-    """One evaluation. It holds no clock time, so equal runs write equal files.
+class Evaluation(Record):
+    """What was asked: of which log and users, and which of the models measured are no contenders.
 
     `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
-    `gains` is null where no users were drawn, `coverage` also where no model has a posterior. `posteriors` names the
-    models that have one, whose scales were learned from validation users.
+    `posteriors` names the models that have one, whose scales were learned from validation users. There is no clock time
+    in it, so equal runs write equal files.
     """
 
     format: Literal[1] = FORMAT
@@ -156,17 +156,26 @@ class Results(Record):
     base: str
     oracle: str | None = None
     crowd: str | None = None
-    sizes: list[int]
-    stages: dict[str, list[int]]
-    models: dict[str, ModelResults]
-    gains: Gains | None = None
-    coverage: Coverage | None = None
     posteriors: list[str] = Field(default_factory=list)
+    models: dict[str, Any]
 
     @property
     def contenders(self) -> list[str]:
         """The models that were trained to win: neither the base nor the truth's two bounds."""
         return [name for name in self.models if name not in (self.base, self.oracle, self.crowd)]
+
+    def write(self, path: Path) -> None:
+        write_json(path, self.model_dump(mode="json"))
+
+
+class Results(Evaluation):
+    """By support size and stage; `gains` is null where no users were drawn, `coverage` also without a posterior."""
+
+    sizes: list[int]
+    stages: dict[str, list[int]]
+    models: dict[str, ModelResults]
+    gains: Gains | None = None
+    coverage: Coverage | None = None
 
     @property
     def has_truth(self) -> bool:
@@ -175,9 +184,6 @@ class Results(Record):
     @classmethod
     def read(cls, path: Path) -> Self:
         return read_record(cls, path, kind="a results file", advice="evaluate again")
-
-    def write(self, path: Path) -> None:
-        write_json(path, self.model_dump(mode="json"))
 
 
 _AnyRecord = TypeVar("_AnyRecord", bound=Record)
