@@ -292,14 +292,24 @@ DATA_SETS: dict[str, dict[str, Any]] = {
 }
 
 
-def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", file: Path | None = None) -> Config:
-    """Defaults, then the protocol's, the data set's, the learner's, the config file's, `overrides` (dotted keys)."""
+def resolve(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    data_set: str = "",
+    file: Path | None = None,
+    inherited: Mapping[str, Any] | None = None,
+) -> Config:
+    """Defaults, then the protocol's, the data set's, the learner's, `inherited`, the config file's, `overrides`.
+
+    Keys are dotted; `inherited` are settings of another run, as `settings_of_predictor` tells them.
+    """
     chosen = _read_file(file) if file else {}
     chosen |= _flatten(overrides or {})
     chosen |= _external(chosen)
     values = dict(PROTOCOLS.get(str(chosen.get("protocol", "paper")), {}))
     values |= DATA_SETS.get(data_set, {})
     values |= LEARNERS.get(str(chosen.get("learner.kind")), {})
+    values |= inherited or {}
     values |= chosen
     if "fusion.scale" not in values and values.get("protocol") == "authors-release":
         values["fusion.scale"] = 3.0 if values.get("learner.kind") == "nearest" else 1.0
@@ -317,6 +327,11 @@ def resolve(overrides: Mapping[str, Any] | None = None, *, data_set: str = "", f
         return Config.model_validate(_nest(values))
     except ValidationError as error:
         raise ConfigError(sentence_of(error, Config)) from None
+
+
+def settings_of_predictor(config: Config) -> dict[str, Any]:
+    """How its Ψ was made, for a run that takes this Ψ over; whether it is trained beforehand each run says itself."""
+    return {f"predictor.{key}": value for key, value in config.predictor.model_dump().items() if key != "pretrain"}
 
 
 def _external(chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -333,26 +333,32 @@ class Resus:
     def _take_predictor(self, source: "Resus", log: InteractionLog) -> AnyPredictor:
         """The Ψ of another run, if it was learned on the same training users with the same settings."""
         self._check_comparable(source, log)
-        if source.config.predictor != self.config.predictor:
+        theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
+        differing = [
+            f"predictor.{key} is {theirs[key]} there and {mine[key]} here" for key in mine if mine[key] != theirs[key]
+        ]
+        if differing:
             raise ConfigError(
-                f"the predictor to start from is {source.config.predictor_name} with other settings than this run's "
-                "'predictor' section: make them equal, or train one here"
+                f"the Ψ to take over was made with other settings ({'; '.join(differing)}): "
+                "make them equal, or train one here"
             )
         return source._fitted().predictor
 
-    def _check_comparable(self, other: "Resus", log: InteractionLog) -> None:
-        """Two models share their test users only if data, split and seed agree."""
-        for name in ("seed", "split", "evaluation", "protocol"):
-            mine, theirs = getattr(self.config, name), getattr(other.config, name)
+    def _check_comparable(self, other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None) -> None:
+        """Two models share their test users only if data, split and seed agree; `names` is what tables call them."""
+        own_name, other_name = names or (self.name, other.name)
+        for section in ("seed", "split", "evaluation", "protocol"):
+            mine, theirs = getattr(self.config, section), getattr(other.config, section)
             if mine != theirs:
                 raise ConfigError(
-                    f"{other.name} has {name} {theirs}, {self.name} has {mine}: compare models of one split"
+                    f"{other_name} has {section} {theirs}, {own_name} has {mine}: compare models of one split"
                 )
-        for model in (self, other):
+        for name, model in ((own_name, self), (other_name, other)):
             if model._log_facts and model._log_facts["hash"] != log.content_hash:
+                path = model._log_facts.get("path")
                 raise ConfigError(
-                    f"{model.name} was trained on another log than '{log.name}' (the hashes differ): "
-                    "its test users are not the same; use the log it was trained on"
+                    f"{name} was trained on another log than '{log.name}' (the hashes differ), so its test users are "
+                    f"not the same: use the log that it was trained on{f', as {path} held it then' if path else ''}"
                 )
 
 
@@ -360,12 +366,12 @@ def _side_by_side(
     models: Mapping[str, Resus], log: Any
 ) -> tuple[Resus, InteractionLog, dict[str, tuple[str | None, AnyPredictor, ResidualModel]]]:
     """The first model, the log, and by name what `evaluate` takes, once it is sure that all share their test users."""
-    first = next(iter(models.values()))
+    first_name, first = next(iter(models.items()))
     opened = _as_log(first._with_score(log), first._log_facts.get("schema"))
     rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
     predictors: dict[str, AnyPredictor] = {}
     for name, model in models.items():
-        first._check_comparable(model, opened)
+        first._check_comparable(model, opened, names=(first_name, name))
         if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
             raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
         trained, predictor = model._fitted(), None

@@ -23,16 +23,16 @@ def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
     return keys
 
 
-def described_keys(model: type[BaseModel], prefix: str = "") -> list[tuple[str, Any, str]]:
-    """Every dotted key that takes a value, with its default and its meaning."""
-    keys: list[tuple[str, Any, str]] = []
-    for name, field in model.model_fields.items():
-        nested = _nested_model(field.annotation)
-        if nested is not None:
-            keys += described_keys(nested, f"{prefix}{name}.")
+def described_settings(settings: BaseModel, prefix: str = "") -> list[tuple[str, Any, str]]:
+    """Every dotted key that takes a value, with its value and its meaning."""
+    found: list[tuple[str, Any, str]] = []
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            found += described_settings(value, f"{prefix}{name}.")
         else:
-            keys.append((prefix + name, field.default, field.description or ""))
-    return keys
+            found.append((prefix + name, value, field.description or ""))
+    return found
 
 
 def nearest_key(wrong: str, known: Iterable[str]) -> str | None:

@@ -185,3 +185,31 @@ def test_version_help_and_settings(tmp_path: Path) -> None:
     said = succeed("train", "--settings", cwd=tmp_path)
     assert "training.scalar_learning_rate" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_are_listed_as_the_other_options_leave_them(tmp_path: Path) -> None:
+    said = succeed("train", "--learner", "plus", "--set", "training.epochs=7", "--settings", cwd=tmp_path)
+    listed = dict(line.split()[:2] for line in said.splitlines() if line.strip())
+    assert (listed["encoder.kind"], listed["training.folds"], listed["training.epochs"]) == ("factors", "4", "7")
+
+
+def test_a_run_that_takes_a_predictor_over_takes_its_settings_too(workplace: Path) -> None:
+    words = ("train", "log", *SMALL, "--predictor", "fm", "--set", "predictor.embedding_dim=3")
+    succeed(*words, "--out", "of-three", cwd=workplace)
+    succeed("train", "log", *SMALL, "--predictor-from", "of-three", "--out", "taken", cwd=workplace)
+    assert load(workplace / "taken").config.predictor == load(workplace / "of-three").config.predictor
+    other = ("--predictor-from", "of-three", "--set", "predictor.embedding_dim=4", "--out", "other")
+    done = resus_here("train", "log", *SMALL, *other, cwd=workplace)
+    assert (done.returncode, "predictor.embedding_dim is 3 there and 4 here" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_log_that_takes_anothers_place_is_told_of_and_so_is_the_run_that_needs_it(workplace: Path) -> None:
+    shutil.copytree(workplace / "log", workplace / "replaced")
+    succeed("train", "replaced", *SMALL, "--out", "of-replaced", cwd=workplace)
+    words = ("prepare", "planted", "--set", "users=121", "--out", "replaced")
+    assert "held another log until now" in succeed(*words, cwd=workplace)
+    assert "held another log" not in succeed(*words, cwd=workplace)
+    done = resus_here("evaluate", "of-replaced", cwd=workplace)
+    assert done.returncode == 2
+    assert "RESUS-RR was trained on another log than 'planted'" in done.stderr
+    assert f"as {(workplace / 'replaced').resolve()} held it then" in done.stderr.replace("\n", " ")

@@ -55,6 +55,7 @@ def command(
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import default_log_folder, planted_at
     from resus.config import parse_assignments
+    from resus.data.log import fact_of_log
     from resus.data.options import PrepareOptions
     from resus.data.planted import PlantedWorld
     from resus.data.prepare import prepare
@@ -74,6 +75,7 @@ def command(
         _draw_files(source, like, rows, out, chosen)
         return
     folder = out or default_log_folder(source, protocol)
+    before = fact_of_log(folder, "hash")
     with progress_bars() as progress:
         if source == "planted":
             log = planted_at(folder, checked(PlantedWorld, chosen))
@@ -89,6 +91,8 @@ def command(
     floor = log.manifest["options"].get("min_item_count") or 1
     if floor > 1:
         say(f"items with fewer than {floor} events are left out; --set min_item_count=1 keeps them")
+    if before not in (None, log.content_hash):
+        say(f"{folder} held another log until now: what was trained on that one cannot be evaluated on this one")
     say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score.name}" if score else ""))
 
 

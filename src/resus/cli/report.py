@@ -21,8 +21,8 @@ def command(
     found = [source / name for name in (RESULTS, WARM_UP) if (source / name).is_file()] if source.is_dir() else [source]
     if not found:
         raise ArtifactError(
-            f"{source} holds neither {RESULTS} nor {WARM_UP}: make one with 'resus evaluate {source}' or "
-            f"'resus warm-up {source}'"
+            f"{source} holds neither {RESULTS} nor {WARM_UP}: make one with 'resus evaluate' or 'resus warm-up' of a "
+            "run, and point to the folder that it names"
         )
     if not found[0].is_file():
         raise ArtifactError(f"{source} does not exist: check the path")

@@ -1,9 +1,12 @@
 """`resus train`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from resus.config import Config
 
 
 def command(
@@ -34,10 +37,10 @@ def command(
         typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see --settings."),
     ] = None,
     predictor_from: Annotated[
-        Path | None, typer.Option(help="Take Ψ from this run instead of training it again.")
+        Path | None, typer.Option(help="Take Ψ and its settings from this run instead of training it again.")
     ] = None,
     settings_wanted: Annotated[
-        bool, typer.Option("--settings", help="List every setting with its default, and stop.")
+        bool, typer.Option("--settings", help="List every setting, as the other options leave it, and stop.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
     engine: Annotated[
@@ -46,13 +49,10 @@ def command(
     workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many. [default: 2]")] = None,
 ) -> None:
     """Learn Ψ from everyone, then the residuals from episodes; the run folder holds all that it takes to repeat it."""
-    if settings_wanted:
-        _list_settings()
-        return
     from resus.cli.console import err, progress_bars, say
     from resus.cli.engines import check_engine
     from resus.cli.locations import find_log
-    from resus.config import parse_assignments, resolve
+    from resus.config import parse_assignments, resolve, settings_of_predictor
     from resus.data.log import InteractionLog
 
     check_engine(engine, workers)
@@ -66,15 +66,20 @@ def command(
     chosen = parse_assignments(assignments or [])
     overrides = {key: value for key, value in named.items() if value is not None} | chosen
     settings = resolve(overrides, file=config)
+    if settings_wanted:
+        _list_settings(settings)
+        return
     folder_of_log = find_log(data, settings.protocol)
     log = InteractionLog.open(folder_of_log)
-    settings = resolve(overrides, file=config, data_set=log.data_set)
-    mark = settings.fingerprint(log.content_hash)[:6]
-    del log  # `fit` opens it again; its vocabularies need not be there twice
-    folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
 
     from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it
 
+    source = Resus.load(predictor_from) if predictor_from else None
+    inherited = settings_of_predictor(source.config) if source else None
+    settings = resolve(overrides, file=config, data_set=log.data_set, inherited=inherited)
+    mark = settings.fingerprint(log.content_hash)[:6]
+    del log  # `fit` opens it again; its vocabularies need not be there twice
+    folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
     try:
         with progress_bars() as progress:
             if engine == "ray":
@@ -94,7 +99,7 @@ def command(
                     folder_of_log,
                     folder=folder,
                     resume=resume,
-                    predictor_from=Resus.load(predictor_from) if predictor_from else None,
+                    predictor_from=source,
                     progress=progress,
                 )
     except KeyboardInterrupt:
@@ -108,14 +113,14 @@ def command(
     say(f"run in {folder}; next: resus evaluate {folder}")
 
 
-def _list_settings() -> None:
+def _list_settings(settings: "Config") -> None:
+    """As the other options leave them, but for what a data set brings along."""
     from rich.table import Table
 
     from resus.cli.console import out as console
-    from resus.config import Config
-    from resus.validation import described_keys
+    from resus.validation import described_settings
 
-    table = Table("key", "default", "meaning", box=None)
-    for key, default, meaning in described_keys(Config):
-        table.add_row(key, str(default), meaning)
+    table = Table("key", "value", "meaning", box=None)
+    for key, value, meaning in described_settings(settings):
+        table.add_row(key, str(value), meaning)
     console.print(table)

@@ -160,13 +160,13 @@ class InteractionLog:
         return content.finish(self.ordered)
 
 
-def _name_in(folder: Path) -> str | None:
-    """Whose log a folder holds; None where its manifest is damaged."""
+def fact_of_log(folder: Path, key: str) -> Any:
+    """What the manifest in a folder says under a key; None where there is no log, or its manifest is damaged."""
     try:
         manifest = read_json(folder / MANIFEST)
     except ArtifactError:
         return None
-    return manifest.get("name") if isinstance(manifest, dict) else None
+    return manifest.get(key) if isinstance(manifest, dict) else None
 
 
 def refuse_foreign(folder: Path, name: str | None = None) -> None:
@@ -178,8 +178,9 @@ def refuse_foreign(folder: Path, name: str | None = None) -> None:
         raise ConfigError(
             f"{folder} holds {min(foreign)}, which is no part of a log: choose another place for the result"
         )
-    if name is not None and (folder / MANIFEST).is_file() and _name_in(folder) not in (None, name):
-        raise ConfigError(f"{folder} holds the log '{_name_in(folder)}': choose another place, or delete it first")
+    held = fact_of_log(folder, "name")
+    if name is not None and held not in (None, name):
+        raise ConfigError(f"{folder} holds the log '{held}': choose another place, or delete it first")
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
