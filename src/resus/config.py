@@ -86,7 +86,7 @@ class LearnerConfig(Settings):
     bias: bool = Field(default=False, description="ridge and plus: a constant feature, the user's bias")
     taste: bool = Field(default=True, description="plus only: taste for what the factors describe")
     repeats: bool = Field(default=True, description="plus only: what the user did with the very same item")
-    steps: int = Field(default=6, ge=1, description="plus only: weighted ridges to a user's logistic fit")
+    steps: int = Field(default=6, ge=1, description="plus only: the most weighted ridges to a user's logistic fit")
 
     @model_validator(mode="after")
     def _plus_needs_a_part(self) -> Self:

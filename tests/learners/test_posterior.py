@@ -124,6 +124,14 @@ def test_no_step_leads_away_from_the_mode() -> None:
     assert losses[5] - optimum < 1e-6 * (losses[0] - optimum)
 
 
+def test_steps_end_where_more_of_them_would_not_be_seen() -> None:
+    users = drawn([12, 7], width=3, seed=4)
+    known = Known.of(users.support, users.mask, users.outcomes)
+    fits = [built(steps).fit(built(steps).prior, known).detach() for steps in (1, 9, 30)]
+    assert torch.equal(fits[1], fits[2]), "none is taken after the fit has arrived"
+    assert not torch.allclose(fits[0], fits[1], atol=1e-3)
+
+
 @pytest.mark.parametrize(("label", "basis"), [(1.0, 0.0), (0.0, 1.5), (1.0, -6.0)])
 def test_six_steps_are_near_the_mode_also_of_a_long_user_of_one_label(label: float, basis: float) -> None:
     events = 600

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-PARABOLAS = 2  # steps that are safe from afar; Newton's, which follow, are quick near the mode
+PARABOLAS = 1  # steps that are safe from afar; Newton's, which follow, are quick near the mode
+ARRIVED = 1e-3  # a step of Newton's that moves no logit so far leaves less than its square to go
 TOUCHES = 3  # rounds to where the evidence's parabolas touch
 FLAT = 1e-6  # the least curvature that Newton's step goes by
 SURE = 1e-9  # of a label's variance: one so certain says nothing
@@ -21,8 +22,8 @@ class PosteriorLearner(nn.Module):
 
     each scale learned. The logistic likelihood is bounded from below by a parabola that touches it at the present logit
     ℓ (Jaakkola and Jordan), of curvature w = tanh(ℓ/2) / 2ℓ: a step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ,
-    and never leads away from the mode. After `PARABOLAS` such steps from Δ = 0 the rest of the `steps` are Newton's,
-    which are weighted ridges too, but for users whom they would lead away. Δŷ(x) = Σ_i k(x, x_i) α_i.
+    and never leads away from the mode. After `PARABOLAS` such steps from Δ = 0 the others, up to `steps`, are
+    Newton's, weighted ridges too, but for users whom they would lead away. Δŷ(x) = Σ_i k(x, x_i) α_i.
 
     A row's code is its item's id, negative where nobody knows the item, and φ(x). With more than about twice as many
     events as φ has entries, the same α come from a system of φ's size: repeats make a block-diagonal matrix, whose
@@ -84,8 +85,11 @@ class PosteriorLearner(nn.Module):
         for step in range(self.steps):
             if step < PARABOLAS:
                 dual, added = _under_parabola(known, solve, added)
-            else:
-                dual, added = _uphill(known, solve, dual, added)
+                continue
+            before = added
+            dual, added = _uphill(known, solve, dual, before)
+            if bool(((added - before).abs() < ARRIVED).all()):
+                break
         return dual
 
     def evidence(self, support: Tensor, mask: Tensor, outcomes: Tensor) -> Tensor:
