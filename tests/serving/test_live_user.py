@@ -15,6 +15,7 @@ from resus.config import resolve
 from resus.data.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Features, features_of
+from resus.errors import DataError
 from resus.model import ResidualModel
 from resus.predictors.neural import NeuralPredictor
 from resus.serving.user import LiveUser
@@ -136,6 +137,36 @@ def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
     assert torch.equal(scores.basis, parts(name)[0].logits(candidates))
     assert not scores.residual.any()
     assert scores.parts.shape == (len(CANDIDATES), 0)
+
+
+def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate() -> None:
+    candidates = features_of(log(), CANDIDATES)
+    assert user_of("ridge").score(candidates).deviation is user_of("nearest").score(candidates).deviation is None
+    plus, model = user_of("plus"), parts("plus")[1]
+    before = plus.score(candidates).deviation
+    with torch.no_grad():
+        prior = model.learner.prior.variance(model.encoder(candidates)[:, 1:].double())  # type: ignore[union-attr,operator]
+    assert before is not None
+    torch.testing.assert_close(before, prior.sqrt().float())
+    plus.observe("e0", row(0), 1.0, 0.0)
+    after = plus.score(candidates).deviation
+    assert after is not None
+    assert (after < before).all()
+
+
+def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = user_of("ridge")
+    for number in range(CAPACITY):
+        user.observe(f"e{number}", row(number), 1.0, float(number))
+    known = user.events
+
+    def refusing(_: Features) -> torch.Tensor:
+        raise DataError("no score")
+
+    monkeypatch.setattr(parts("ridge")[0], "logits", refusing)
+    with pytest.raises(DataError):
+        user.observe("late", row(20), 1.0, 99.0)
+    assert user.events == known
 
 
 def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events() -> None:

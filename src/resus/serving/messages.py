@@ -117,7 +117,8 @@ class Reason(Message):
 class ScoredCandidate(Message):
     """P(click) = σ(basis + residual). The parts of `because`, largest first, sum to the residual.
 
-    `candidate` is its place in the request; the first is 0.
+    `candidate` is its place in the request; the first is 0. `deviation`, that of the residual, is null for nearest
+    neighbour, and for ridge before the first event.
     """
 
     candidate: int

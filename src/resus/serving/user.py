@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from resus.episodes.tensors import Features
+from resus.learners.posterior import PosteriorLearner
 from resus.model import ResidualModel
 from resus.predictors.neural import Predictor
 from resus.serving.answer import Answer, fused
@@ -21,7 +22,7 @@ class Scores:
     probability: Tensor  # [N]
     basis: Tensor  # [N]
     residual: Tensor  # [N]
-    deviation: Tensor | None  # [N], none for nearest neighbour
+    deviation: Tensor | None  # [N], none for nearest neighbour and for ridge without events
     events: tuple[str, ...]
     parts: Tensor  # [N, k]
 
@@ -81,14 +82,15 @@ class LiveUser:
             return
         moment = Moment(time, event)
         place = bisect.bisect(self._moments, moment)
-        if len(self) == self._capacity:
-            if place == 0:
-                return
-            self._drop(0)
-            place -= 1
-        basis = self._predictor.logits(features).squeeze(0)
+        full = len(self) == self._capacity
+        if full and place == 0:
+            return
+        basis = self._predictor.logits(features).squeeze(0)  # may refuse the row, before anything is dropped for it
         encoded = self._model.encoder(features).squeeze(0)
         outcome = self._outcomes(torch.tensor(label), basis)
+        if full:
+            self._drop(0)
+            place -= 1
         if place == len(self):
             self._state.append(encoded, outcome)
         else:
@@ -110,9 +112,9 @@ class LiveUser:
 
     @torch.no_grad()
     def score(self, candidates: Features) -> Scores:
-        """N candidates at once; without any event the answer is Ψ's."""
+        """N candidates at once. Without an event the answer is Ψ's; RESUS+ knows by its prior how far users deviate."""
         basis = self._predictor.logits(candidates)
-        if len(self):
+        if len(self) or isinstance(self._model.learner, PosteriorLearner):
             answer = fused(self._model.fusion, self._state.answer(self._model.encoder(candidates)), len(self))
         else:
             answer = Answer(torch.zeros_like(basis), basis.new_zeros(len(basis), 0), None)
