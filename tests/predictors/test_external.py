@@ -66,7 +66,7 @@ def test_a_row_without_it_is_refused() -> None:
     events = table()
     fitted = model("logits:score").fit(build_log(events, SCHEMA, KEEP))
     holey = events.with_columns(score=pl.when(pl.col("time") > 2).then("score"))
-    with pytest.raises(DataError, match="row 1 of those asked for has no 'score', which is Ψ: fill it in"):
+    with pytest.raises(DataError, match="row 1, column 'score': the value is missing; it is Ψ: fill it in"):
         fitted.predict(events, holey)
 
 

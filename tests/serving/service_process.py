@@ -15,10 +15,13 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from planted_models import events, log_of, tiny
+from planted_models import KEEP, events, log_of, tiny
 
+from resus import FieldSchema, TableSchema, build_log
+from resus.data.planted import PlantedWorld, draw_events
 from resus.data.split import split_users
 from resus.serving.catalogue import Catalogue
+from resus.serving.export import export
 from resus.serving.strangers import strangers_of, write_strangers
 
 COMMAND = [sys.executable, "-c", "from resus.cli.main import main; main()"]
@@ -34,6 +37,23 @@ def make_export(folder: Path, *, learner: str = "ridge", seed: int = 1) -> Path:
     catalogue.save(folder)
     write_strangers(folder, strangers_of(log, split.test, catalogue, seed=seed))
     return folder
+
+
+def make_scored_export(folder: Path) -> Path:
+    """A model whose Ψ is the column `model_score`, which depends on more than the item; the item is `movie_id`."""
+    schema = TableSchema(
+        user="user",
+        item="movie_id",
+        time="time",
+        label="click",
+        fields={"device": FieldSchema(), "model_score": FieldSchema(kind="numeric")},
+    )
+    drawn = draw_events(PlantedWorld(users=80, items=20, events_per_user=14, seed=5)).rename({"item": "movie_id"})
+    scored = drawn.with_columns(model_score=(drawn["crowd"] / (1 - drawn["crowd"])).log()).drop("truth", "crowd")
+    log = build_log(scored, schema, KEEP).save(folder / "log")
+    tiny(predictor="logits:model_score").fit(log, folder=folder / "run")
+    export(folder / "run", folder / "log", folder / "export", titles={})
+    return folder / "export"
 
 
 class InProcess:

@@ -19,19 +19,20 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted_models import KEEP, events, log_of, tiny
-from service_process import PATIENCE, InProcess, event, in_process, make_export, wait_until
+from service_process import PATIENCE, InProcess, event, in_process, make_export, make_scored_export, wait_until
 
 from resus import Resus, TableSchema, build_log
 from resus.artifact import FACTS
-from resus.errors import ArtifactError
+from resus.data.split import split_users
+from resus.errors import ArtifactError, DataError
 from resus.estimator import rebuild
 from resus.serving.app import PAGE, THREADS, build_app
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.guard import CANDIDATES, HEADERS, Access
 from resus.serving.loaded import LoadedModel
-from resus.serving.messages import EventsAnswer, ModelAnswer, PredictAnswer, UserAnswer
-from resus.serving.store import open_store
+from resus.serving.messages import EventsAnswer, InlineEvent, ModelAnswer, PredictAnswer, PredictRequest, UserAnswer
+from resus.serving.store import Event, open_store
 from resus.serving.strangers import STRANGERS
 
 CAPACITY = 8
@@ -64,6 +65,19 @@ def engine(run: Path, tmp_path: Path) -> Engine:
 @pytest.fixture
 def client(engine: Engine, run: Path) -> Iterator[InProcess]:
     with in_process(build_app(engine, run, Access("localhost", None))) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def scored_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_scored_export(tmp_path_factory.mktemp("scored"))
+
+
+@pytest.fixture
+def scored(scored_export: Path, tmp_path: Path) -> Iterator[InProcess]:
+    """A service whose Ψ is what its callers send as `model_score`; its items are called `movie_id`."""
+    engine = Engine(LoadedModel.load(scored_export), open_store(str(tmp_path / "scored"), capacity=CAPACITY))
+    with in_process(build_app(engine, scored_export, Access("localhost", None))) as opened:
         yield opened
 
 
@@ -302,6 +316,7 @@ def refused(client: InProcess, body: bytes, address: str = "/v1/predict") -> tup
         (b'{"items": [1]}', 422, "items[0]: "),
         (b'{"items": []}', 422, "items: "),
         (b'{"items": ["1"], "candidates": [{}]}', 422, "either items or candidates"),
+        (b'{"candidates": [{}, {"features": {"item": "1"}}]}', 422, "candidates[1].features: put the fields directly"),
         (b"{}", 422, "either items or candidates"),
         (b'{"items": ["1"], "user": "u", "events": []}', 422, "not both"),
         (b'{"items": ["1"], "top": 0}', 422, "top: "),
@@ -327,6 +342,88 @@ def test_an_event_about_nothing_is_refused(client: InProcess) -> None:
     empty = {"id": "e1", "user": "u", "time": 1, "label": 1, "features": {"nobody reads": 1}}
     code, sentence = refused(client, json.dumps({"events": [empty]}).encode(), "/v1/events")
     assert (code, "'e1' names no item and no field" in sentence) == (422, True)
+
+
+def scored_event(number: int, **features: Any) -> dict[str, Any]:
+    return event(number) | {"features": {"device": "phone", **features}}
+
+
+@pytest.mark.parametrize("features", [{}, {"model_score": None}, {"model_score": "abc"}], ids=str)
+def test_an_event_without_the_score_that_is_psi_is_refused_wherever_it_comes_in(
+    scored: InProcess, features: dict[str, Any]
+) -> None:
+    good, bad = scored_event(1, model_score=0.5), scored_event(2, **features)
+    code, sentence = refused(scored, json.dumps({"events": [good, bad]}).encode(), "/v1/events")
+    assert code == 422
+    assert sentence.startswith("event 'e2', field 'model_score': the value is missing; it is Ψ: fill it in")
+    assert scored.get("/v1/users/u").status_code == 404
+    candidates = [{"item": "1", "model_score": 0.3}]
+    inline = [{key: value for key, value in one.items() if key != "user"} for one in (good, bad)]
+    assert refused(scored, json.dumps({"events": inline, "candidates": candidates}).encode()) == (422, sentence)
+    assert post(scored, good, scored_event(2, model_score="0.25")) == ["added", "added"]
+    answer = predict(scored, user="u", candidates=candidates)
+    assert answer.support == 2
+    assert answer.answers[0].basis == pytest.approx(0.3, abs=1e-6)
+
+
+def test_an_event_that_was_stored_without_a_score_is_named(scored_export: Path, tmp_path: Path) -> None:
+    """As another model on the same fields, which has a Ψ of its own, may have taken it in."""
+    store = open_store(str(tmp_path / "events"), capacity=CAPACITY)
+    store.add([("u", Event(f"e{number}", number, 1.0, {"movie_id": "1"})) for number in range(2)])
+    asked = PredictRequest(user="u", candidates=[{"item": "1", "model_score": 0.3}])
+    with pytest.raises(DataError, match=r"^event 'e0', field 'model_score': .*if the event is stored, delete it first"):
+        Engine(LoadedModel.load(scored_export), store, capacity=CAPACITY).predict(asked)
+    store.close()
+
+
+def test_a_candidate_without_the_score_that_is_psi_is_told_where_to_put_it(scored: InProcess) -> None:
+    by_item = refused(scored, b'{"items": ["1", "2"]}')
+    assert by_item == (
+        422,
+        "items[0], field 'model_score', which is Ψ: the value is missing; ask with candidates in place of items, "
+        "each with its item and 'model_score'",
+    )
+    body = b'{"candidates": [{"item": "1", "model_score": 1}, {"item": "2", "model_score": "high"}]}'
+    assert refused(scored, body) == (
+        422,
+        "candidates[1], field 'model_score': the value is missing; it is Ψ: fill it in",
+    )
+    assert scored.get("/v1/model").json()["score"] == "model_score"
+
+
+def test_a_score_that_belongs_to_the_item_comes_from_the_catalogue(tmp_path: Path) -> None:
+    log = log_of(events())
+    tiny(predictor="logits:price").fit(log, folder=tmp_path / "run")
+    Catalogue.of(log, split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=1)).save(tmp_path / "run")
+    loaded = LoadedModel.load(tmp_path / "run")
+    assert loaded.score is None
+    engine = Engine(loaded, open_store(str(tmp_path / "events"), capacity=CAPACITY))
+    answers = engine.predict(PredictRequest(events=[InlineEvent(label=1, item="3")], items=["2", "4"])).answers
+    assert [answer.basis for answer in answers] == pytest.approx([3.0, 6.0], abs=1e-5)
+    with pytest.raises(DataError, match=r"items\[1\], field 'price', which is Ψ: the value is missing"):
+        engine.predict(PredictRequest(items=["2", "never seen"]))
+    engine.store.close()
+
+
+def test_item_is_the_item_whatever_its_field_is_called(scored: InProcess) -> None:
+    """In candidates, the context and an event's features, as in an event itself."""
+    post(scored, scored_event(1, model_score=0.5))
+    post(scored, {**scored_event(2, model_score=0.5, item="1"), "item": None})
+    assert {one["item"] for one in scored.get("/v1/users/u").json()["events"]} == {"1"}
+    rest = {"model_score": 0.3, "device": "phone"}
+    ways: list[dict[str, Any]] = [
+        {"candidates": [{"movie_id": "1", **rest}]},
+        {"candidates": [{"item": "1", **rest}]},
+        {"candidates": [{"item": 1, "movie_id": "7", **rest}]},
+        {"candidates": [rest], "context": {"item": "1"}},
+        {"candidates": [{"movie_id": "1", **rest}], "context": {"item": "7"}},
+        {"items": ["1"], "context": rest},
+    ]
+    first, *others = (predict(scored, user="u", **way).answers for way in ways)
+    assert all(other == first for other in others)
+    assert first[0].item == "1"
+    unknown = predict(scored, user="u", candidates=[{"item": "never seen", **rest}]).answers[0]
+    assert unknown.residual != first[0].residual
 
 
 def test_a_body_without_its_kind_is_told_how_to_name_it(client: InProcess) -> None:

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from resus.data.features import FeatureMap
 from resus.episodes.tensors import Features
-from resus.errors import ConfigError, DataError
+from resus.errors import ConfigError
 from resus.external.probabilities import SURE
+from resus.external.scoring_model import RowError
 
 Scale = Literal["logits", "probabilities"]
 
@@ -37,8 +38,7 @@ class ExternalPredictor:
         assert features.weights is not None, "a numeric field has weights"
         absent = features.ids[:, self._place] == self._missing
         if bool(absent.any()):
-            row = int(absent.nonzero()[0])
-            raise DataError(f"row {row + 1} of those asked for has no '{self._column}', which is Ψ: fill it in")
+            raise RowError(int(absent.nonzero()[0]), self._column, "the value is missing", "it is Ψ: fill it in")
         values = features.weights[:, self._place].double() * self._spread + self._center
         if self._scale == "probabilities":
             values = torch.logit(values, eps=SURE)

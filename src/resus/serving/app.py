@@ -203,6 +203,7 @@ def _add_model(app: FastAPI, service: Service) -> None:
             learner=config.learner.kind,
             protocol=config.protocol,
             item=loaded.item,
+            score=loaded.score,
             fields=loaded.fields(),
             support_sizes=config.max_support,
             stages=config.evaluation.stages,

@@ -11,6 +11,7 @@ import torch
 
 from resus.episodes.tensors import Features
 from resus.errors import DataError
+from resus.external.scoring_model import RowError
 from resus.serving.guard import CAPACITY, FEATURES_BYTES, ID_LENGTH
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
@@ -58,13 +59,17 @@ class Engine:
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store a batch, all or nothing; it is durable when this returns."""
         batch = [(event.user, self._stored(event.id, event.time, event)) for event in events]
-        self.loaded.rows([event.features for _, event in batch])  # what cannot be read must not be stored
+        self._rows_of([event for _, event in batch])  # what cannot be read must not be stored
         statuses = self.store.add(batch)
         return [EventResult(id=event.id, status=status) for event, status in zip(events, statuses, strict=True)]
 
     def predict(self, request: PredictRequest) -> PredictAnswer:
         candidates = self._candidates(request)
         features = self.loaded.rows(candidates)
+        try:
+            self.loaded.check_scores(features)
+        except RowError as bad:
+            raise DataError(_without_score(request, bad)) from None
         try:
             known, scores = self._score(request, features)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
@@ -119,14 +124,17 @@ class Engine:
             self._uncache(user)
 
     def _candidates(self, request: PredictRequest) -> list[dict[str, Any]]:
+        context = self.loaded.with_item(request.context)
         if request.items is not None:
-            return [{**request.context, self.loaded.item: item} for item in request.items]
-        return [{**request.context, **candidate} for candidate in request.candidates or []]
+            return [{**context, self.loaded.item: item} for item in request.items]
+        return [{**context, **self.loaded.with_item(candidate)} for candidate in request.candidates or []]
 
     def _stored(self, name: str, time: float, event: InlineEvent | PostedEvent) -> Event:
         """An event with the fields that the model reads, and no others."""
         features: dict[str, Any] = {
-            name: value for name, value in event.features.items() if name in self.loaded.field_names
+            name: value
+            for name, value in self.loaded.with_item(event.features).items()
+            if name in self.loaded.field_names
         }
         if event.item is not None:
             features[self.loaded.item] = event.item
@@ -158,9 +166,18 @@ class Engine:
         live = self.loaded.live_user(self.capacity)
         live.start_from(
             [(event.id, event.label, event.time) for event in events],
-            self.loaded.rows([event.features for event in events]),
+            self._rows_of(events),
         )
         return live
+
+    def _rows_of(self, events: Sequence[Event]) -> Features:
+        rows = self.loaded.rows([event.features for event in events])
+        try:
+            self.loaded.check_scores(rows)
+        except RowError as bad:
+            told = f"event {events[bad.row].id!r}, field {bad.column!r}: {bad.what}; {bad.fix}"
+            raise DataError(f"{told} (if the event is stored, delete it first)") from None
+        return rows
 
     def _score(self, request: PredictRequest, features: Features) -> tuple[tuple[Event, ...], Scores]:
         if request.user is None:
@@ -194,7 +211,7 @@ class Engine:
             for event in gone:
                 live.forget(event.id)
             for event in come:
-                live.observe(event.id, self.loaded.rows([event.features]), event.label, event.time)
+                live.observe(event.id, self._rows_of([event]), event.label, event.time)
             for event in new.values():
                 if event.id in old and event.label != old[event.id].label:
                     live.correct(event.id, event.label)
@@ -218,6 +235,15 @@ class Engine:
 
     def _items_of(self, events: Sequence[Event]) -> Mapping[str, str | None]:
         return {event.id: self.loaded.item_of(event.features) for event in events}
+
+
+def _without_score(request: PredictRequest, bad: RowError) -> str:
+    if request.items is None:
+        return f"candidates[{bad.row}], field {bad.column!r}: {bad.what}; {bad.fix}"
+    return (
+        f"items[{bad.row}], field {bad.column!r}, which is Ψ: {bad.what}; ask with candidates in place of items, "
+        f"each with its item and {bad.column!r}"
+    )
 
 
 def _same_but_label(one: Event, other: Event | None) -> bool:

@@ -81,6 +81,13 @@ class LoadedModel:
         return self.features.item
 
     @property
+    def score(self) -> str | None:
+        """The field that every event and candidate must bring: it is Ψ, and no catalogue knows it."""
+        column = self.config.predictor.column
+        known = self.catalogue.fields if self.catalogue else ()
+        return column if column and column not in known else None
+
+    @property
     def catalogue_size(self) -> int:
         return len(self.catalogue.items) if self.catalogue else 0
 
@@ -94,10 +101,22 @@ class LoadedModel:
 
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> Features:
         """Field values as the model reads them; the catalogue fills in what a row leaves out of an item."""
+        rows = [self.with_item(row) for row in rows]
         read = self._reader.read(rows)
         if self.catalogue is None or not rows:
             return read
         return self.catalogue.fill(rows, read, self._places(read))
+
+    def with_item(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The same row, where `item` is the item's id whatever its field is called; a field of that name is itself."""
+        if row.get("item") is None or "item" in self.field_names:
+            return row
+        return {self.item if name == "item" else name: value for name, value in row.items() if name != self.item}
+
+    def check_scores(self, read: Features) -> None:
+        """RowError where Ψ is a field of the row, and the row has nothing in it that Ψ can be."""
+        if self.config.predictor.kind == "external":
+            self.trained.predictor.logits(read)
 
     def item_of(self, row: Mapping[str, Any]) -> str | None:
         """The item's id as the vocabulary spells it."""

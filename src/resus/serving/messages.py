@@ -22,7 +22,15 @@ def _field_values(given: Any) -> Any:
         raise PydanticCustomError("field_value", "{said}", {"said": str(error), "field": error.field}) from None
 
 
+def _candidate(given: Any) -> Any:
+    if isinstance(given, dict) and isinstance(given.get("features"), dict):
+        said = "put the fields directly into the candidate, without 'features' around them"
+        raise PydanticCustomError("field_value", "{said}", {"said": said, "field": "features"})
+    return _field_values(given)
+
+
 FieldValues = Annotated[dict[str, Any], BeforeValidator(_field_values), WithJsonSchema(FIELD_VALUES_SCHEMA)]
+Candidate = Annotated[dict[str, Any], BeforeValidator(_candidate), WithJsonSchema(FIELD_VALUES_SCHEMA)]
 
 
 def _zero_or_one(value: float) -> float:
@@ -80,15 +88,16 @@ class EventsAnswer(Message):
 class PredictRequest(Message):
     """Candidates for a stored `user`, for a user of inline `events`, or for one of whom nothing is known.
 
-    `context` holds the fields that all candidates share. With `top`, the best come back, best first; without it, all
-    come back in the order asked.
+    A candidate holds its fields directly; `item` is the item's id whatever its field is called. `context` holds the
+    fields that all candidates share. With `top`, the best come back, best first; without it, all come back in the
+    order asked.
     """
 
     user: Id | None = None
     events: list[InlineEvent] | None = Field(default=None, max_length=EVENTS)
     context: FieldValues = Field(default_factory=dict)
     items: list[Id] | None = Field(default=None, min_length=1, max_length=CANDIDATES)
-    candidates: list[FieldValues] | None = Field(default=None, min_length=1, max_length=CANDIDATES)
+    candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=CANDIDATES)
     explain: bool = False
     top: int | None = Field(default=None, ge=1, le=CANDIDATES)
 
@@ -177,13 +186,17 @@ class Bounds(Message):
 
 
 class ModelAnswer(Message):
-    """The loaded model. `support_sizes` is the largest support seen in training; beyond it β goes on as it was."""
+    """The loaded model. `support_sizes` is the largest support seen in training; beyond it β goes on as it was.
+
+    `score` names the field that each event and candidate must bring, as it is Ψ; null where there is none.
+    """
 
     name: str
     predictor: str
     learner: str
     protocol: str
     item: str
+    score: str | None
     fields: list[FieldAnswer]
     support_sizes: int
     stages: dict[str, list[int]]
