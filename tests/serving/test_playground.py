@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from planted_models import tiny
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
-from service_process import Serving, serving
+from service_process import Serving, make_scored_export, serving
 
 from resus import Resus
 from resus.data.planted import PlantedWorld, draw_events, planted_log
@@ -445,6 +445,19 @@ def test_a_model_without_a_catalogue_says_so(visit: Visit) -> None:
     nothing = {"items": [], "size": 0}
     page = visit(prepare=lambda page: page.route("**/v1/catalogue*", lambda route: route.fulfill(json=nothing)))
     expect(page.get_by_text("This model has no catalogue")).to_be_visible()
+
+
+def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, tmp_path: Path) -> None:
+    with serving(make_scored_export(tmp_path)) as scored:
+        page = visit(of=scored)
+        expect(page.locator(".lead")).to_contain_text("This model needs “model_score” with each candidate")
+        assert shown(page)
+        for hidden in ("#visitor", "#draw-items", "#leave"):
+            expect(page.locator(hidden)).to_be_hidden()
+        page.locator("#shown").press("End")
+        expect(page.locator("#stage")).to_have_text(re.compile("^[1-9]"))
+        assert any(row["because"] for row in shown(page))
+        expect(page.get_by_role("alert")).to_have_count(0)
 
 
 def test_an_answer_that_comes_late_does_not_replace_a_newer_one(visit: Visit) -> None:

@@ -24,6 +24,7 @@ from service_process import (
     is_running,
     kill,
     make_export,
+    make_scored_export,
     serving,
     stopped,
     wait_until,
@@ -73,6 +74,12 @@ def test_acknowledged_events_outlive_a_killed_server(run: Path, store: tuple[str
         after = service.predict(user="u", items=ITEMS)
     assert before["support"] == 2
     assert [a["probability"] for a in after["answers"]] == pytest.approx([a["probability"] for a in before["answers"]])
+
+
+def test_a_service_that_needs_a_score_says_so_when_it_starts(tmp_path: Path) -> None:
+    with serving(make_scored_export(tmp_path)) as service:
+        pass
+    assert "Ψ is model_score, which callers send with each event and candidate" in service.written
 
 
 def test_sigterm_answers_what_was_asked_and_ends(run: Path) -> None:

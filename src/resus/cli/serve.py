@@ -50,6 +50,11 @@ def command(
     say(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
     if not loaded.catalogue_size:
         say(f"{run} has no catalogue: items are known by their id alone; serve what 'resus export' makes of it")
+    if loaded.score:
+        say(
+            f"Ψ is {loaded.score}, which callers send with each event and candidate; "
+            "the playground can only replay test users"
+        )
     del loaded
     if workers == 1:
         run_one(worker, listener)

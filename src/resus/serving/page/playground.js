@@ -28,11 +28,22 @@ async function start() {
   at("model").textContent = `${model.name} · ${counted(model.catalogue, "item")}`;
   at("empty").hidden = pool.length > 0;
   if (!pool.length) return;
+  if (model.score) return replayOnly();
   candidates = pool.slice(0, CANDIDATES);
   at("draw-items").hidden = pool.length <= CANDIDATES;
   showFields();
   at("play").hidden = false;
   update();
+}
+
+/** For a model that needs a number with each candidate, which no visitor has but every event of the log. */
+function replayOnly() {
+  at("invitation").textContent =
+    `This model needs “${model.score}” with each candidate and cannot be played with by item alone, ` +
+    "so you can replay real test users, whose scores are known.";
+  showMode();
+  at("play").hidden = false;
+  attempt(at("stranger-problem"), meetStranger);
 }
 
 function remember(items) {
@@ -247,10 +258,12 @@ function valueIn(done, name) {
 }
 
 function showMode() {
-  at("visitor").hidden = stranger !== null;
-  at("stranger").hidden = at("step").hidden = at("leave").hidden = stranger === null;
+  const visiting = stranger === null && !model.score;
+  at("visitor").hidden = !visiting;
+  at("stranger").hidden = at("step").hidden = stranger === null;
+  at("leave").hidden = visiting || model.score !== null;
   at("stranger-idea").hidden = stranger !== null;
-  at("draw-items").hidden = stranger !== null || pool.length <= CANDIDATES;
+  at("draw-items").hidden = !visiting || pool.length <= CANDIDATES;
   at("draw-stranger").textContent = stranger ? "Another test user" : "Start from a random test user";
   at("ranking-title").textContent = stranger ? "Ranking of what they met next" : "Ranking";
 }
