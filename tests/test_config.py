@@ -229,6 +229,16 @@ def test_the_names_in_tables_are_the_papers() -> None:
     assert (own.model_name, own.slug) == ("RESUS+", "resus-plus-ours-1")
 
 
+def test_nobody_trains_a_model_of_ones_own_anew() -> None:
+    own = {"learner.kind": "plus", "predictor.kind": "logits:ours"}
+    config = resolve(own)
+    assert config.training.folds == 1, "the learner's own number of folds is for a Ψ that can be trained anew"
+    assert resolve(config.model_dump()) == config
+    assert sentence(own | {"training.folds": 4}).startswith("training.folds=4 trains Ψ anew without some of the users")
+    inherited = {"predictor.kind": "external", "predictor.column": "ours"}
+    assert resolve({"learner.kind": "plus"}, inherited=inherited).training.folds == 1
+
+
 def test_settings_survive_yaml_and_json() -> None:
     config = resolve({"learner.kind": "nearest", "evaluation.max_size": 12, "training.max_support": 9})
     assert Config.model_validate_json(config.model_dump_json()) == config

@@ -103,10 +103,16 @@ def test_validation_users_logits_are_the_predictors_own_and_test_users_have_none
 
 
 @pytest.mark.parametrize(
-    "changes", [{"predictor__kind": "none"}, {"predictor__kind": "logits:price"}, {"training__folds": 1}], ids=str
+    "changes",
+    [
+        {"predictor.kind": "none"},
+        {"predictor.kind": "external", "predictor.column": "price"},
+        {"training.folds": 1},
+    ],
+    ids=str,
 )
 def test_what_needs_no_fold_has_none(changes: dict[str, Any], tmp_path: Path) -> None:
-    config = config_of(**changes)
+    config = config_of().changed(changes)
     assert cross_fit(config, log(), tmp_path / "basis.npy", folder=tmp_path, history=[], progress=silent) == []
     assert np.isnan(np.lib.format.open_memmap(tmp_path / "basis.npy")).all()
     trained = train(config, log())

@@ -230,7 +230,7 @@ class Config(Settings):
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """The same settings but for some, by dotted keys."""
-        values = _flatten(self.model_dump()) | dict(changes)
+        values = flatten(self.model_dump()) | dict(changes)
         try:
             return type(self).model_validate(_nest(values))
         except ValidationError as error:
@@ -238,7 +238,7 @@ class Config(Settings):
 
     def without_learner(self) -> Self:
         """The defaults in place of what the learner brought along, for a method that has its own."""
-        plain = _flatten(Config().model_dump())
+        plain = flatten(Config().model_dump())
         return self.changed({key: plain[key] for key in ("learner.kind", *LEARNERS.get(self.learner.kind, {}))})
 
     def fingerprint(self, log_hash: str) -> str:
@@ -304,13 +304,15 @@ def resolve(
     Keys are dotted; `inherited` are settings of another run, as `settings_of_predictor` tells them.
     """
     chosen = _read_file(file) if file else {}
-    chosen |= _flatten(overrides or {})
+    chosen |= flatten(overrides or {})
     chosen |= _external(chosen)
     values = dict(PROTOCOLS.get(str(chosen.get("protocol", "paper")), {}))
     values |= DATA_SETS.get(data_set, {})
     values |= LEARNERS.get(str(chosen.get("learner.kind")), {})
     values |= inherited or {}
     values |= chosen
+    if values.get("predictor.kind") == "external":
+        values["training.folds"] = _folds_of_external(chosen)
     if "fusion.scale" not in values and values.get("protocol") == "authors-release":
         values["fusion.scale"] = 3.0 if values.get("learner.kind") == "nearest" else 1.0
     known = known_keys(Config)
@@ -338,6 +340,11 @@ def _external(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """`logits:COLUMN` in place of a predictor's kind."""
     kind = str(chosen.get("predictor.kind", ""))
     scale, colon, column = kind.partition(":")
+    if kind in ("logits", "probabilities") or (kind == "external" and not chosen.get("predictor.column")):
+        raise ConfigError(
+            f"the predictor '{kind}' does not say which column holds what your model says: write logits:COLUMN or "
+            "probabilities:COLUMN"
+        )
     if not colon and "." in kind:
         raise ConfigError(
             f"the predictor '{kind}' looks like a file: let it score the table with 'resus prepare --score-with {kind}'"
@@ -347,7 +354,22 @@ def _external(chosen: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     if scale not in ("logits", "probabilities") or not column:
         raise ConfigError(f"the predictor '{scale}:{column}' is none: write logits:COLUMN or probabilities:COLUMN")
-    return {"predictor.kind": "external", "predictor.scale": scale, "predictor.column": column}
+    meant = {"predictor.kind": "external", "predictor.scale": scale, "predictor.column": column}
+    for key in ("predictor.scale", "predictor.column"):
+        if chosen.get(key, meant[key]) != meant[key]:
+            raise ConfigError(f"the predictor is '{kind}', and {key} is '{chosen[key]}': leave one of them out")
+    return meant
+
+
+def _folds_of_external(chosen: Mapping[str, Any]) -> Any:
+    """One, whatever the learner brings along: a model of one's own is not ours to train anew."""
+    folds = chosen.get("training.folds", 1)
+    if isinstance(folds, int | float) and folds > 1:
+        raise ConfigError(
+            f"training.folds={folds} trains Ψ anew without some of the users, which a model of your own cannot be: "
+            "leave training.folds out"
+        )
+    return folds
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, Any]:
@@ -373,14 +395,15 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config file {path} is not valid YAML: {on_one_line(error)}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
-    return _flatten(content)
+    return flatten(content)
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings in sections, by dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
     return flat

@@ -9,7 +9,7 @@ import torch
 
 from resus.artifact import FACTS, Artifact
 from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import PREDICTOR_NAMES, Config, resolve
+from resus.config import PREDICTOR_NAMES, Config, flatten, resolve
 from resus.data.build import build_log
 from resus.data.features import FeatureMap
 from resus.data.frames import as_frame, like
@@ -54,10 +54,16 @@ class Resus:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         self._own_model: ScoreColumn | None = None
+        chosen = flatten(settings or {})
         if isinstance(predictor, str):
             refuse_path_as_text(predictor)
         elif predictor is not None:
-            self._own_model = ScoreColumn.of(predictor, (settings or {}).get("predictor.column", SCORE))
+            self._own_model = ScoreColumn.of(predictor, chosen.get("predictor.column", SCORE))
+            if "predictor.kind" in chosen:
+                raise ConfigError(
+                    f"{self._own_model.written_by} is handed over as the predictor, and the settings say "
+                    f"predictor.kind={chosen['predictor.kind']}: leave one of them out"
+                )
             predictor = f"logits:{self._own_model.name}"
         named = {
             "predictor.kind": predictor,
@@ -68,7 +74,7 @@ class Resus:
         }
         self._overrides: dict[str, Any] | None = {
             **{key: value for key, value in named.items() if value is not None},
-            **(settings or {}),
+            **chosen,
         }
         self.config: Config = resolve(self._overrides)
         self._trained: Trained | None = None
