@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from catboost import CatBoostClassifier
 from models_of_others import OF_NUMBERS, READS, SCHEMA, frame, rows
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -107,6 +108,27 @@ def test_a_function_sees_every_column_but_the_label_and_gives_what_holds_numbers
     assert np.array_equal(scores(score), wanted)
     assert np.array_equal(scores(lambda table: score(table).to_list()), wanted)
     assert np.array_equal(scores(lambda table: score(table).to_numpy()[:, None]), wanted)
+
+
+def of_the_label(table: pl.DataFrame) -> pl.Series:
+    return table["click"]
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (LogisticRegression(), r"the estimator LogisticRegression failed on the table \(NotFittedError: This Logistic"),
+        (CatBoostClassifier(), r"the estimator CatBoostClassifier failed on the table \(CatBoostError: "),
+        (of_the_label, r"the function 'of_the_label' failed on the table \(ColumnNotFoundError: "),
+    ],
+)
+def test_what_an_object_raises_is_told_in_one_sentence(what: object, sentence: str) -> None:
+    with pytest.raises(
+        DataError, match=rf"^{sentence}.*\): it is given the columns of the table without the label 'click', see"
+    ) as caught:
+        scores(what)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is not None
 
 
 def test_functions_that_do_not_fit() -> None:

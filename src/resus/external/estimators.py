@@ -32,7 +32,8 @@ class Estimator:
         return count
 
     def logits(self, frame: pl.DataFrame) -> Floats:
-        refuse_named_classes(getattr(self.estimator, "classes_", ()), self.name)
+        classes = getattr(self.estimator, "classes_", None)  # of CatBoost, None before it is fitted
+        refuse_named_classes(() if classes is None else classes, self.name)
         reads = self.reads
         if reads is None or tuple(frame.columns) == reads:
             library("pandas", self.name)

@@ -12,7 +12,7 @@ import polars as pl
 from resus.data.problems import Problem
 from resus.data.schema import FieldSchema, TableSchema
 from resus.data.tables import Table
-from resus.errors import ConfigError, DataError
+from resus.errors import ConfigError, DataError, ResusError
 from resus.external.categories import ListsCategories, refuse_foreign
 from resus.external.choice import model_that_scores
 from resus.external.scoring_model import Floats, RowError, ScoringModel
@@ -79,9 +79,10 @@ class ScoreColumn:
         if self.name in present:
             return []
         if self.model is None:
+            or_in_a_command = " or --score-with" if self.sha256 is not None else ""
             raise DataError(
                 f"{where} has no column '{self.name}', which {self.written_by} wrote: hand that model over again, as "
-                "resus.load(folder, predictor=…) or --score-with, or write the column yourself"
+                f"resus.load(folder, predictor=…){or_in_a_command}, or write the column yourself"
             )
         seen = [name for name in present if name != schema.label]
         reads = self.model.reads
@@ -130,6 +131,14 @@ class ScoreColumn:
                 row = start + bad.row
                 line = first_row + row + 1 if lines is None else int(lines[row])
                 raise DataError(str(Problem(where, line, bad.column, bad.what, bad.fix))) from None
+            except ResusError:
+                raise
+            except Exception as error:
+                reason = str(error).strip().partition("\n")[0]
+                raise DataError(
+                    f"{self.written_by} failed on {where} ({type(error).__name__}: {reason}): it is given the columns "
+                    f"of the table without the label '{schema.label}', see that it can score these"
+                ) from error
         return frame.with_columns(pl.Series(self.name, scores))
 
     def learned_on(
