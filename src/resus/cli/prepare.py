@@ -58,9 +58,9 @@ def command(
     from resus.data.log import fact_of_log
     from resus.data.options import PrepareOptions
     from resus.data.planted import PlantedWorld
-    from resus.data.prepare import prepare
     from resus.errors import ConfigError
-    from resus.external.score_column import SCORE, ScoreColumn
+    from resus.external.prepare import prepare
+    from resus.external.score_column import SCORE
     from resus.validation import checked
 
     if source == "planted" and (path or schema or score_with or protocol != "paper"):
@@ -69,7 +69,7 @@ def command(
         )
     if score_column is not None and score_with is None:
         raise ConfigError("--score-column names what a model writes: say which model with --score-with")
-    score = ScoreColumn.of(score_with, SCORE if score_column is None else score_column) if score_with else None
+    score_column = SCORE if score_column is None else score_column
     chosen = parse_assignments(assignments or [])
     if like is not None or rows is not None:
         _draw_files(source, like, rows, out, chosen)
@@ -81,7 +81,16 @@ def command(
             log = planted_at(folder, checked(PlantedWorld, chosen))
         else:
             options = checked(PrepareOptions, {"protocol": protocol, **chosen})
-            log = prepare(source, folder, path=path, schema=schema, options=options, progress=progress, writer=score)
+            log = prepare(
+                source,
+                folder,
+                path=path,
+                schema=schema,
+                options=options,
+                progress=progress,
+                score_with=score_with,
+                score_column=score_column,
+            )
     counts = log.manifest["counts"]
     say(
         f"{log.name}: {counts['rows']:,} events of {counts['users']:,} users "
@@ -93,7 +102,7 @@ def command(
         say(f"items with fewer than {floor} events are left out; --set min_item_count=1 keeps them")
     if before not in (None, log.content_hash):
         say(f"{folder} held another log until now: what was trained on that one cannot be evaluated on this one")
-    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score.name}" if score else ""))
+    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
 
 
 def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:

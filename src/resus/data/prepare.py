@@ -38,8 +38,7 @@ def prepare(
     """Write the log of `source`, a data set's name or a path, to the folder `out`, and open it memory-mapped.
 
     `path` is where a published data set already is; without it, it is fetched from its publisher. A `writer` adds a
-    column to the table on its way, such as `ScoreColumn.of(Path("model.cbm"))`; one that is no file cannot be told from
-    another, so the log is written anew.
+    column to the table on its way; of one that is no file, the log is written anew.
     """
     options = options or PrepareOptions()
     refuse_foreign(out)

@@ -1,0 +1,40 @@
+"""`resus.prepare`: a data set or a table becomes a log, scored on its way where a model is handed over."""
+
+from pathlib import Path
+from typing import Any
+
+from resus.data import prepare as data_prepare
+from resus.data.log import InteractionLog
+from resus.data.options import PrepareOptions
+from resus.external.score_column import SCORE, ScoreColumn
+from resus.progress import Progress
+
+
+def prepare(
+    source: Path | str,
+    out: Path | str,
+    *,
+    path: Path | str | None = None,
+    schema: Path | str | None = None,
+    options: PrepareOptions | None = None,
+    progress: Progress | None = None,
+    score_with: Any = None,
+    score_column: str = SCORE,
+) -> InteractionLog:
+    """Write the log of `source`, a data set's name or a path, to the folder `out`, and open it memory-mapped.
+
+    `path` is where a published data set already is; without it, it is fetched from its publisher. `score_with` is a
+    model of your own: a file, an estimator with `predict_proba`, or a function from a polars frame to logits. What it
+    says of each row is the field `score_column`, for `predictor="logits:model_score"`. A model that is no file cannot
+    be told from another, so the log is written anew.
+    """
+    model = Path(score_with) if isinstance(score_with, str) else score_with
+    return data_prepare.prepare(
+        str(source),
+        Path(out),
+        path=None if path is None else Path(path),
+        schema=None if schema is None else Path(schema),
+        options=options,
+        progress=progress,
+        writer=None if model is None else ScoreColumn.of(model, score_column),
+    )
