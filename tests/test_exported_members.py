@@ -36,11 +36,11 @@ HEAVY = {"torch", "polars", "pyarrow", "matplotlib", "lightgbm", "numpy", "panda
 
 
 def test_the_public_names_are_exactly_the_promised_ones() -> None:
-    assert sorted(resus.__all__) == sorted(MODELS | DATA | ERRORS | {"__version__"})
+    assert sorted(resus.__all__) == sorted(MODELS | DATA | ERRORS | {"ResusWarning", "__version__"})
     assert dir(resus) == sorted(resus.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS | DATA | ERRORS))
+@pytest.mark.parametrize("name", sorted(MODELS | DATA | ERRORS | {"ResusWarning"}))
 def test_each_public_name_is_importable_and_explains_itself(name: str) -> None:
     member = getattr(resus, name)
     assert callable(member)

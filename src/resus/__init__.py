@@ -10,18 +10,28 @@ print(model.evaluate(log).models["RESUS-RR"].stages)
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from resus.errors import ArtifactError, ConfigError, DataError, DownloadError, ResusError, StorageError, TrainingError
+from resus.errors import (
+    ArtifactError,
+    ConfigError,
+    DataError,
+    DownloadError,
+    ResusError,
+    ResusWarning,
+    StorageError,
+    TrainingError,
+)
 from resus.version import __version__
 
 if TYPE_CHECKING:
     from resus.config import Config
     from resus.data.build import BuildOptions, build_log
     from resus.data.log import InteractionLog
+    from resus.data.options import PrepareOptions
     from resus.data.planted import PlantedWorld, planted_log
-    from resus.data.prepare import PrepareOptions, prepare
     from resus.data.schema import FieldSchema, TableSchema
     from resus.estimator import Resus
     from resus.evaluation.results import Results
+    from resus.external.prepare import prepare
 
     load = Resus.load
     open_log = InteractionLog.open
@@ -40,6 +50,7 @@ __all__ = [
     "Results",
     "Resus",
     "ResusError",
+    "ResusWarning",
     "StorageError",
     "TableSchema",
     "TrainingError",
@@ -57,13 +68,13 @@ _HOMES = {
     "FieldSchema": "resus.data.schema",
     "InteractionLog": "resus.data.log",
     "PlantedWorld": "resus.data.planted",
-    "PrepareOptions": "resus.data.prepare",
+    "PrepareOptions": "resus.data.options",
     "Results": "resus.evaluation.results",
     "Resus": "resus.estimator",
     "TableSchema": "resus.data.schema",
     "build_log": "resus.data.build",
     "planted_log": "resus.data.planted",
-    "prepare": "resus.data.prepare",
+    "prepare": "resus.external.prepare",
 }
 
 

@@ -9,6 +9,7 @@ ResusError
 └── TrainingError    training cannot go on (nothing to learn from, or a loss that is not finite)
 
 Each carries one sentence: what is wrong, where, and what to do. The command line prints it and exits with 2.
+What may be meant, but hardly is, is a `ResusWarning`: the command line prints it and goes on.
 """
 
 
@@ -38,3 +39,7 @@ class StorageError(ResusError):
 
 class TrainingError(ResusError):
     """Training cannot go on."""
+
+
+class ResusWarning(UserWarning):
+    """What may be meant, but hardly is."""

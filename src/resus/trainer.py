@@ -23,6 +23,7 @@ from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import Rows
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.metrics import auc
+from resus.evaluation.own_model import check_own_model, warn_of_own_model
 from resus.evaluation.scoring import score_prefixes
 from resus.files import read_json, write_json, write_text
 from resus.model import ResidualModel
@@ -87,6 +88,8 @@ def train(
     check_log(config, log)
     run = _Run(config, log, folder, progress, crew or Alone(), known)
     run.open(resume, pretrained)
+    if run.crew.size == 1:
+        run.warn()
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
     predictor = pretrained or fresh
@@ -105,7 +108,9 @@ def claim_folder(
 ) -> None:
     """What `train` would begin with: refuse all that can be refused beforehand, and make the folder this run's."""
     check_log(config, log)
-    _Run(config, log, folder, silent, Alone()).open(resume, pretrained)
+    run = _Run(config, log, folder, silent, Alone())
+    run.open(resume, pretrained)
+    run.warn()
 
 
 def train_predictor(
@@ -191,6 +196,11 @@ class _Run:
                 f"{folder} holds an unfinished run with other settings or other data: "
                 "use the same ones, or choose another folder with --out"
             )
+
+    def warn(self) -> None:
+        """Of what can be seen before anything is learned; for a crew, whoever claims its folder is told."""
+        if self.config.predictor.kind == "external":
+            warn_of_own_model(self.config.predictor, self.log, self.split.train)
 
     def learn_predictor(self, predictor: AnyPredictor) -> None:
         self._learn_predictor(predictor, self.split.train, "predictor", self.config.predictor.epochs)
@@ -407,6 +417,6 @@ def check_log(config: Config, log: InteractionLog) -> None:
             f"set protocol={prepared}, or prepare the data again with --protocol {config.protocol}"
         )
     if config.predictor.kind == "external":
-        build_predictor(config, log.features)  # refuses a column that is not there
+        check_own_model(config.predictor, log)
     if log.labels.min() == log.labels.max():
         raise DataError(f"all labels of '{log.name}' are {log.labels[0]:.0f}: there is nothing to learn to tell apart")

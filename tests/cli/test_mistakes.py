@@ -57,7 +57,11 @@ IN_DATA = {
     ),
     "label of 2": Mistake(PREPARE, ("row 3", "'click'", "'2'", "0 or 1"), line(3, "u1,i1,2,1,1.5")),
     "label of nan": Mistake(PREPARE, ("row 3", "'click'"), line(3, "u1,i1,nan,1,1.5")),
-    "number that is not one": Mistake(PREPARE, ("row 3", "'price'"), line(3, "u1,i1,1,1,cheap")),
+    "number that is not one": Mistake(
+        PREPARE,
+        ("row 3", "'price'", "write a number; a field that is no model's score may be declared categorical"),
+        line(3, "u1,i1,1,1,cheap"),
+    ),
     "empty user": Mistake(PREPARE, ("row 3", "'who'", "the user is empty"), line(3, ",i1,1,1,1.5")),
     "duplicate events": Mistake(PREPARE, ("row 4", "as in row 3", "duplicates"), line(4, LINES[2])),
     "user with a single row": Mistake(PREPARE, ("row 3", "'lonely'", "single_events"), line(3, "lonely,i1,1,1,1.5")),

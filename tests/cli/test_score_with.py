@@ -124,6 +124,21 @@ def test_whoever_hands_over_a_model_is_told_what_it_must_not_have_seen(folder: P
         assert "RESUS+ cannot cross-fit a model that is not its own" in words
 
 
+def test_warnings_are_one_line_and_training_goes_on(folder: Path, tmp_path: Path) -> None:
+    known = TABLE.with_columns(model_score=pl.col("click") * 0.5)
+    known.write_csv(tmp_path / "known.csv")
+    succeed("prepare", tmp_path / "known.csv", "--schema", "by-hand.yaml", "--out", tmp_path / "log", cwd=folder)
+    words = ("train", tmp_path / "log", "--predictor", "logits:model_score", *SMALL, "--out", tmp_path / "run")
+    done = resus_here(*words, cwd=folder)
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if line.startswith("resus: ")] == [
+        "resus: all values of 'model_score' lie between 0 and 1: if they are probabilities, use "
+        "probabilities:model_score",
+        "resus: 'model_score' has an AUC of 1.0000 on training users: a model that was fitted on these very rows knows "
+        "their labels, and the gains over it mean nothing",
+    ]
+
+
 PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.csv")
 
 

@@ -98,6 +98,12 @@ def test_a_function_cannot_be_told_from_another_so_any_is_taken(table: pl.DataFr
     first = model(discount).fit(table, schema=SCHEMA)
     first.save(tmp_path / "run")
     known, asked = support_and_query(table)
+    with pytest.raises(
+        DataError,
+        match=r"which the function 'discount' wrote: hand that model over again, as resus.load\(folder, predictor=…\), "
+        "or write the column yourself$",
+    ):
+        resus.load(tmp_path / "run").predict(known, asked)
     again = resus.load(tmp_path / "run", predictor=lambda rows: rows["discount"] * 3)
     assert again.predict(known, asked).equals(first.predict(known, asked))
 
@@ -133,7 +139,7 @@ def test_a_prepared_log_must_hold_the_scores_of_the_same_file(table: pl.DataFram
     schema.write_text(
         "user: user\nitem: item\ntime: time\nlabel: click\nfields: {category: categorical, price: numeric}\n"
     )
-    resus.prepare(str(tmp_path / "events.csv"), tmp_path / "log", schema=schema, writer=ScoreColumn.of(path))
+    resus.prepare(tmp_path / "events.csv", tmp_path / "log", schema=schema, score_with=path)
     fitted = model(path).fit(tmp_path / "log")
     known, asked = support_and_query(table)
     assert fitted.predict(known, asked)["residual"].to_numpy().any()
@@ -150,10 +156,59 @@ def test_a_log_of_another_function_is_written_anew(table: pl.DataFrame, tmp_path
     schema.write_text("user: user\nitem: item\ntime: time\nlabel: click\n")
     hashes = []
     for slope in (1.0, -1.0):
-        writer = ScoreColumn.of(lambda rows, slope=slope: rows["discount"] ** 2 * slope + rows["hour"])
-        log = resus.prepare(str(tmp_path / "events.parquet"), tmp_path / "log", schema=schema, writer=writer)
+
+        def score(rows: pl.DataFrame, slope: float = slope) -> pl.Series:
+            return rows["discount"] ** 2 * slope + rows["hour"]
+
+        log = resus.prepare(tmp_path / "events.parquet", tmp_path / "log", schema=schema, score_with=score)
         hashes.append(log.content_hash)
     assert hashes[0] != hashes[1]
+
+
+def test_prepare_takes_any_model_and_paths_as_text(
+    table: pl.DataFrame, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table.write_parquet("events.parquet")
+    Path("schema.yaml").write_text("user: user\nitem: item\ntime: time\nlabel: click\n")
+    for number, what in enumerate((str(path), path, estimator(table), discount)):
+        log = resus.prepare("events.parquet", f"data/{number}", schema="schema.yaml", score_with=what)
+        assert [field.name for field in log.features.fields] == ["item", "model_score"]
+    assert log.manifest["score"]["written_by"] == "the function 'discount'"
+
+
+@pytest.mark.parametrize("settings", [{"predictor.kind": "fm"}, {"predictor": {"kind": "fm"}}])
+def test_a_model_and_another_predictor_in_the_settings(settings: dict[str, Any], path: Path) -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"^model.cbm is handed over as the predictor, and the settings say predictor.kind=fm: leave one of them",
+    ):
+        Resus(predictor=path, settings=settings)
+    assert Resus(predictor=path, settings={"predictor": {"column": "mine"}}).config.predictor.column == "mine"
+
+
+def test_a_score_column_with_holes_is_not_filled_by_the_model(fitted: Resus, table: pl.DataFrame) -> None:
+    known, asked = support_and_query(table)
+    holey = asked.with_columns(model_score=pl.when(pl.int_range(pl.len()) != 3).then(0.5))
+    with pytest.raises(
+        DataError,
+        match=r"^the query, row 4, column 'model_score': the value is missing; it is Ψ: fill it in, or drop the "
+        r"column, and model.cbm writes it$",
+    ):
+        fitted.predict(known, holey)
+
+
+def test_a_function_that_gives_probabilities_is_warned_of(table: pl.DataFrame) -> None:
+    with pytest.warns(
+        resus.ResusWarning,
+        match=r"^all values of 'model_score' lie between 0 and 1: if they are probabilities, let the function "
+        "'chance' give logits$",
+    ):
+        model(chance).fit(table, schema=SCHEMA)
+
+
+def chance(table: pl.DataFrame) -> pl.Series:
+    return table["discount"].clip(0, 1)
 
 
 @pytest.mark.parametrize("name", ["model.cbm", "models/MODEL.TXT", "model.pkl"])

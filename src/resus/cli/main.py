@@ -3,13 +3,14 @@
 import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from resus.cli import doctor, evaluate, export, predict, prepare, report, reproduce, serve, train, warm_up
-from resus.errors import ResusError
+from resus.errors import ResusError, ResusWarning
 from resus.version import __version__
 
 HELP = """Make any click-through-rate model personal from a user's first few events.
@@ -68,7 +69,7 @@ def options(
 def main() -> None:
     """Run; exit with 2 and one sentence on a mistake, with 130 when interrupted."""
     try:
-        with _one_interrupt():
+        with _one_interrupt(), _warnings_as_sentences():
             app()
     except (ResusError, OSError) as error:
         if os.environ.get("RESUS_DEBUG"):
@@ -91,6 +92,25 @@ def _one_interrupt() -> Iterator[None]:
         yield
     finally:
         sys.unraisablehook = before
+
+
+@contextlib.contextmanager
+def _warnings_as_sentences() -> Iterator[None]:
+    """Our own as one line on standard error; others as Python shows them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ResusWarning)
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if not issubclass(category, ResusWarning):
+                others(message, category, *where, **more)
+                return
+            from resus.cli.console import err
+
+            err.print(f"resus: {message}", markup=False, highlight=False, soft_wrap=True)
+
+        warnings.showwarning = show
+        yield
 
 
 def _sentence(error: Exception) -> str:

@@ -216,7 +216,6 @@ def _as_number(series: pl.Series, name: str, where: str, first_row: int = 0) -> 
     if bool(bad.any()):
         row = int(bad.arg_true()[0])
         raise DataError(
-            f"{where}, row {first_row + row + 1}, column '{name}': {series[row]!r} is not a number; "
-            "mend it or declare the field categorical"
+            f"{where}, row {first_row + row + 1}, column '{name}': {series[row]!r} is not a number; write a number"
         )
     return numbers.fill_null(float("nan")).to_numpy()

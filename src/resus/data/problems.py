@@ -61,7 +61,7 @@ def find_problems(
         (schema.label, lambda labels: _label_problems(labels, schema, finder)),
         (schema.time, lambda times: _time_problems(times, finder)),
     ]
-    fix = "fill it, or declare the field categorical"
+    fix = "write a number; a field that is no model's score may be declared categorical instead"
     numeric = [name for name, field in schema.fields.items() if field.kind == "numeric"]
     checks += [(name, lambda numbers: _number_problems(numbers, finder, fix)) for name in numeric]
     for name, check in checks:

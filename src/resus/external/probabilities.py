@@ -13,11 +13,30 @@ SURE = 1e-6  # a probability nearer to 0 or 1 than this is taken for this
 
 
 def logits_of(probabilities: Floats, name: str) -> Floats:
-    """`[N]` logits; what is no probability is refused, `name` says whose it is."""
-    bad = np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))
-    if len(bad):
-        what = f"{name} says {probabilities[bad[0]]:g}, which is no probability"
-        raise RowError(int(bad[0]), None, what, "see what is odd about the row, or mend the model")
+    """`[N]` logits of what a model says; `name` says which model."""
+    bad = _first_that_is_none(probabilities)
+    if bad is not None:
+        what = f"{name} says {probabilities[bad]:.7g}, which is no probability"
+        raise RowError(bad, None, what, "see what is odd about the row, or mend the model")
+    return _sure_logits(probabilities)
+
+
+def logits_of_column(probabilities: Floats, column: str) -> Floats:
+    """`[N]` logits of a table's column."""
+    bad = _first_that_is_none(probabilities)
+    if bad is not None:
+        fix = f"write numbers from 0 to 1, or train with logits:{column} where the column holds logits"
+        raise RowError(bad, column, f"{probabilities[bad]:.7g} is no probability", fix)
+    return _sure_logits(probabilities)
+
+
+def _first_that_is_none(probabilities: Floats) -> int | None:
+    """The first place where there is no probability, rounding apart."""
+    bad = np.flatnonzero(~((probabilities >= -SURE) & (probabilities <= 1 + SURE)))
+    return int(bad[0]) if len(bad) else None
+
+
+def _sure_logits(probabilities: Floats) -> Floats:
     sure = np.clip(probabilities, SURE, 1 - SURE)
     return np.log(sure) - np.log1p(-sure)
 

@@ -1,5 +1,6 @@
 """A trained model as the answerer of tables: what it takes from the support and the query, and its answers."""
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -9,13 +10,17 @@ import polars as pl
 import torch
 
 from resus.data.features import FeatureMap, Ids, Weights
+from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
+from resus.errors import DataError
 from resus.external.score_column import ScoreColumn
+from resus.external.scoring_model import RowError
 from resus.model import ResidualModel
 from resus.prediction.answers import Prediction, answer
 from resus.prediction.rows import QUERY, SUPPORT, check_columns, labels_of, users_of
 from resus.prediction.support_index import SupportIndex
+from resus.predictors.external import ExternalPredictor
 from resus.predictors.neural import Predictor
 
 
@@ -64,7 +69,24 @@ class Scorer:
         """Ids and weights of rows, the score among them."""
         if self.score is not None:
             frame = self.score.on(frame, self.schema, where, first_row=first_row)
-        return self.features.encode(frame, where, first_row)
+        ids, weights = self.features.encode(frame, where, first_row)
+        if isinstance(self.predictor, ExternalPredictor):
+            assert weights is not None
+            try:
+                self.predictor.logits_of(ids[:, self.predictor.place], weights[:, self.predictor.place])
+            except RowError as bad:
+                raise DataError(str(self._problem(bad, frame, where, first_row))) from None
+        return ids, weights
+
+    def _problem(self, bad: RowError, frame: pl.DataFrame, where: str, first_row: int) -> Problem:
+        """What is wrong with Ψ's column, as the table has it."""
+        assert bad.column is not None
+        value = frame[bad.column].cast(pl.Float64, strict=False)[bad.row]
+        what = bad.what if value is None or math.isfinite(value) else f"{value} is no finite number"
+        fix = bad.fix
+        if self.score is not None and self.score.model is not None:
+            fix += f", or drop the column, and {self.score.written_by} writes it"
+        return Problem(where, first_row + bad.row + 1, bad.column, what, fix)
 
     def index(self, support: pl.DataFrame) -> SupportIndex:
         return SupportIndex.of(self.users(support), *self.events(support))

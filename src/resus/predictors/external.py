@@ -1,15 +1,17 @@
 """Someone else's model as Ψ: what it says of a row is a numeric field of the row."""
 
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from resus.data.features import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError
-from resus.external.probabilities import SURE
-from resus.external.scoring_model import RowError
+from resus.external.probabilities import logits_of_column
+from resus.external.scoring_model import Floats, RowError
 
 Scale = Literal["logits", "probabilities"]
 
@@ -18,34 +20,42 @@ class ExternalPredictor:
     """Ψ(x) is the value of a column, a logit or the logit of a probability; there is nothing of it to learn."""
 
     def __init__(self, features: FeatureMap, *, column: str, scale: Scale) -> None:
-        place, found = 0, None
+        self.column, self.scale = column, scale
+        place = 0
         for field, first in zip(features.fields, features.first_ids, strict=True):
-            if field.name == column:
-                found = field, first
-                break
+            if field.name == column and field.kind == "numeric":
+                self.place, self._missing = place, first
+                self._center, self._spread = field.center, field.scale
+                return
             place += field.columns
-        if found is None or found[0].kind != "numeric":
-            numeric = [field.name for field in features.fields if field.kind == "numeric"]
-            known = f"numeric are {', '.join(numeric)}" if numeric else "none of its fields is numeric"
-            raise ConfigError(
-                f"the predictor '{scale}:{column}' needs '{column}' as a numeric field of the log ({known}): "
-                f"write '{column}: numeric' under 'fields' of the schema and prepare again"
-            )
-        self._column, self._scale, self._place = column, scale, place
-        self._missing, self._center, self._spread = found[1], found[0].center, found[0].scale
+        raise ConfigError(_no_number(features, column, scale))
 
     def logits(self, features: Features) -> Tensor:
         assert features.weights is not None, "a numeric field has weights"
-        absent = features.ids[:, self._place] == self._missing
-        if bool(absent.any()):
-            raise RowError(int(absent.nonzero()[0]), self._column, "the value is missing", "it is Ψ: fill it in")
-        values = features.weights[:, self._place].double() * self._spread + self._center
-        if self._scale == "probabilities":
-            values = torch.logit(values, eps=SURE)
-        return values.float()
+        said = self.logits_of(features.ids[:, self.place].numpy(), features.weights[:, self.place].numpy())
+        return torch.from_numpy(said.astype(np.float32))
+
+    def logits_of(self, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> Floats:
+        """The same of the column's own ids and weights; RowError where a row has no number there, or no probability."""
+        absent = np.flatnonzero(ids == self._missing)
+        if len(absent):
+            raise RowError(int(absent[0]), self.column, "the value is missing", "it is Ψ: fill it in")
+        values = weights.astype(np.float64) * self._spread + self._center
+        return values if self.scale == "logits" else logits_of_column(values, self.column)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         assert not state
+
+
+def _no_number(features: FeatureMap, column: str, scale: Scale) -> str:
+    kinds: dict[str, Any] = {field.name: field.kind for field in features.fields}
+    numeric = [name for name, kind in kinds.items() if kind == "numeric"]
+    known = f"numeric are {', '.join(numeric)}" if numeric else "none of its fields is numeric"
+    declare = f"write '{column}: numeric' under 'fields' of the schema and prepare again"
+    if column not in kinds:
+        return f"the predictor '{scale}:{column}' needs '{column}' as a numeric field of the log ({known}): {declare}"
+    fix = "name a numeric one" + (f", or, if it holds numbers, {declare}" if column != features.item else "")
+    return f"the predictor '{scale}:{column}' needs a numeric field, and '{column}' is {kinds[column]} ({known}): {fix}"
