@@ -162,6 +162,8 @@ class InteractionLog:
 
 def fact_of_log(folder: Path, key: str) -> Any:
     """What the manifest in a folder says under a key; None where there is no log, or its manifest is damaged."""
+    if not (folder / MANIFEST).is_file():
+        return None
     try:
         manifest = read_json(folder / MANIFEST)
     except ArtifactError:
