@@ -11,6 +11,7 @@ from torch.nn import functional
 PARABOLAS = 1  # steps that are safe from afar; Newton's, which follow, are quick near the mode
 ARRIVED = 1e-3  # a step of Newton's that moves no logit so far leaves less than its square to go
 TOUCHES = 3  # rounds to where the evidence's parabolas touch
+ROUNDING = 1e-9  # of a height: a step that loses less leads nowhere down
 FLAT = 1e-6  # the least curvature that Newton's step goes by
 SURE = 1e-9  # of a label's variance: one so certain says nothing
 
@@ -69,25 +70,41 @@ class PosteriorLearner(nn.Module):
         return answer.to(query.dtype)
 
     def prefixes(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
+        """The fit to fewer events is where that to more begins."""
         prior, known = self.prior, Known.of(support, mask, outcomes)
         gram = prior.covariance(known.codes, known.items, known.codes, known.items)
         dual = gram.new_zeros(*mask.shape, len(sizes))
-        for column, size in enumerate(sizes):
-            first = known.first(size)
-            dual[:, :size, column] = self.fit(prior, first, gram[:, :size, :size])
-        across = prior.covariance(query[..., 1:].double(), query[..., 0], known.codes, known.items)
-        return (across @ dual).to(query.dtype)
+        fit = None
+        for column in sorted(range(len(sizes)), key=sizes.__getitem__):
+            size = sizes[column]
+            fit = self.fit(prior, known.first(size), gram[:, :size, :size], start=fit)
+            dual[:, :size, column] = fit
+        weights = prior.taste * known.codes.transpose(1, 2) @ dual
+        answer = query[..., 1:] @ weights.to(query.dtype)
+        answer = answer + (prior.bias * dual.sum(dim=1, keepdim=True)).to(query.dtype)
+        same = query[..., 0].unsqueeze(2) == known.items.unsqueeze(1)
+        if bool(same.any()):
+            answer = answer + same.to(query.dtype) @ (prior.repeat * dual).to(query.dtype)
+        return answer
 
-    def fit(self, prior: "Prior", known: "Known", gram: Tensor | None = None) -> Tensor:
-        """α `[U, S]`, 0 in empty slots; `gram` is the prior covariance of the events where it is at hand."""
+    def fit(self, prior: "Prior", known: "Known", gram: Tensor | None = None, *, start: Tensor | None = None) -> Tensor:
+        """α `[U, S]`, 0 in empty slots.
+
+        `gram` is the prior covariance of the events where it is at hand; `start` is the fit to the first of the events,
+        from where a fit of several steps goes on with Newton's.
+        """
         solve = _solver(prior, known, gram)
         dual = added = torch.zeros_like(known.basis)
-        for step in range(self.steps):
-            if step < PARABOLAS:
-                dual, added = _under_parabola(known, solve, added)
-                continue
+        parabolas = min(PARABOLAS, self.steps)
+        if start is not None and self.steps > PARABOLAS:
+            dual[:, : start.shape[1]] = start
+            added, parabolas = solve.covariance_times(dual), 0
+        for _ in range(parabolas):
+            dual, added = _under_parabola(known, solve, added)
+        height = _height(known, dual, added)
+        for _ in range(self.steps - parabolas):
             before = added
-            dual, added = _uphill(known, solve, dual, before)
+            dual, added, height = _uphill(known, solve, before, height)
             if bool(((added - before).abs() < ARRIVED).all()):
                 break
         return dual
@@ -220,18 +237,20 @@ def _under_parabola(known: Known, solve: "_Dense | _Grouped", added: Tensor) -> 
     return dual, solve.covariance_times(dual)
 
 
-def _uphill(known: Known, solve: "_Dense | _Grouped", dual: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-    """Newton's step, or that of the parabolas for each user whom it would lead down."""
+def _uphill(known: Known, solve: "_Dense | _Grouped", added: Tensor, height: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """α, Δ and height after Newton's step, or after that of the parabolas for each user whom it would lead down."""
     chance = (known.basis + added).sigmoid()
     weights = (chance * (1 - chance)).clamp(min=FLAT)
     targets = (added + (known.labels - chance) / weights) * known.mask
     stepped = solve(weights, targets.unsqueeze(2)).squeeze(2)
     moved = solve.covariance_times(stepped)
-    down = _height(known, stepped, moved) < _height(known, dual, added)
+    reached = _height(known, stepped, moved)
+    down = reached < height - ROUNDING
     if bool(down.any()):
         safe, level = _under_parabola(known, solve, added)
         stepped, moved = torch.where(down, safe, stepped), torch.where(down, level, moved)
-    return stepped, moved
+        reached = _height(known, stepped, moved)
+    return stepped, moved, reached
 
 
 def _height(known: Known, dual: Tensor, added: Tensor) -> Tensor:
