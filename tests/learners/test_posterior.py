@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
+from scipy.special import expit
 from torch import Tensor
 
 from resus.learners.posterior import Known, PosteriorLearner
@@ -165,6 +167,20 @@ def test_prefixes_answer_as_each_size_on_its_own(sizes: list[int], width: int, s
         for column, k in enumerate(asked):
             alone = Users(users.support[:, :k], users.mask[:, :k], users.outcomes[:, :k], users.query)
             torch.testing.assert_close(found[..., column], alone.answers(learner), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("asked", [[0, 1], [1], [0, 1, 2, 3], [3, 0]])
+def test_prefixes_of_a_surely_wrong_basis_end_at_the_mode(asked: list[int]) -> None:
+    learner = PosteriorLearner(steps=6, bias=True, taste=False, repeats=False)
+    learner.start_from(bias=16.0, taste=1.0, repeat=1.0)
+    rows = torch.cat([torch.arange(3.0).view(1, 3, 1), torch.ones(1, 3, 2)], dim=2)
+    mask, query = torch.ones(1, 3, dtype=torch.bool), rows[:, :1] + 7
+    outcomes = learner.outcomes(torch.ones(1, 3), torch.full((1, 3), -8.0))
+    with torch.no_grad():
+        found = learner.prefixes(rows, mask, outcomes, query, asked)[0, 0]
+    for column, k in enumerate(asked):
+        mode = brentq(lambda added, k=k: 16.0 * k * expit(8.0 - added) - added, 0.0, 100.0)
+        assert found[column].item() == pytest.approx(mode, abs=1e-3)
 
 
 def test_many_events_are_answered_as_few_are() -> None:

@@ -23,7 +23,7 @@ class PosteriorLearner(nn.Module):
 
     each scale learned. The logistic likelihood is bounded from below by a parabola that touches it at the present logit
     ℓ (Jaakkola and Jordan), of curvature w = tanh(ℓ/2) / 2ℓ: a step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ,
-    and never leads away from the mode. After `PARABOLAS` such steps from Δ = 0 the others, up to `steps`, are
+    and never leads away from the mode. After `PARABOLAS` such steps the others, up to `steps`, are
     Newton's, weighted ridges too, but for users whom they would lead away. Δŷ(x) = Σ_i k(x, x_i) α_i.
 
     A row's code is its item's id, negative where nobody knows the item, and φ(x). With more than about twice as many
@@ -91,21 +91,20 @@ class PosteriorLearner(nn.Module):
         """α `[U, S]`, 0 in empty slots.
 
         `gram` is the prior covariance of the events where it is at hand; `start` is the fit to the first of the events,
-        from where a fit of several steps goes on with Newton's.
+        from where a fit of several steps begins.
         """
         solve = _solver(prior, known, gram)
-        dual = added = torch.zeros_like(known.basis)
-        parabolas = min(PARABOLAS, self.steps)
+        dual = torch.zeros_like(known.basis)
         if start is not None and self.steps > PARABOLAS:
             dual[:, : start.shape[1]] = start
-            added, parabolas = solve.covariance_times(dual), 0
-        for _ in range(parabolas):
+        added = solve.covariance_times(dual)
+        for _ in range(min(PARABOLAS, self.steps)):
             dual, added = _under_parabola(known, solve, added)
         height = _height(known, dual, added)
-        for _ in range(self.steps - parabolas):
+        for _ in range(PARABOLAS, self.steps):
             before = added
-            dual, added, height = _uphill(known, solve, before, height)
-            if bool(((added - before).abs() < ARRIVED).all()):
+            dual, added, height, surely = _uphill(known, solve, before, height)
+            if surely and bool(((added - before).abs() < ARRIVED).all()):
                 break
         return dual
 
@@ -237,8 +236,13 @@ def _under_parabola(known: Known, solve: "_Dense | _Grouped", added: Tensor) -> 
     return dual, solve.covariance_times(dual)
 
 
-def _uphill(known: Known, solve: "_Dense | _Grouped", added: Tensor, height: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """α, Δ and height after Newton's step, or after that of the parabolas for each user whom it would lead down."""
+def _uphill(
+    known: Known, solve: "_Dense | _Grouped", added: Tensor, height: Tensor
+) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """α, Δ and height after Newton's step, or after that of the parabolas for each user whom it would lead down.
+
+    Last, whether all took Newton's.
+    """
     chance = (known.basis + added).sigmoid()
     weights = (chance * (1 - chance)).clamp(min=FLAT)
     targets = (added + (known.labels - chance) / weights) * known.mask
@@ -246,11 +250,11 @@ def _uphill(known: Known, solve: "_Dense | _Grouped", added: Tensor, height: Ten
     moved = solve.covariance_times(stepped)
     reached = _height(known, stepped, moved)
     down = reached < height - ROUNDING
-    if bool(down.any()):
-        safe, level = _under_parabola(known, solve, added)
-        stepped, moved = torch.where(down, safe, stepped), torch.where(down, level, moved)
-        reached = _height(known, stepped, moved)
-    return stepped, moved, reached
+    if not bool(down.any()):
+        return stepped, moved, reached, True
+    safe, level = _under_parabola(known, solve, added)
+    stepped, moved = torch.where(down, safe, stepped), torch.where(down, level, moved)
+    return stepped, moved, _height(known, stepped, moved), False
 
 
 def _height(known: Known, dual: Tensor, added: Tensor) -> Tensor:
