@@ -365,6 +365,11 @@ def test_a_predictor_taken_from_another_run_is_used_as_it_is(model: Resus, log: 
     assert [line["stage"] for line in taken.history] == ["residuals", "residuals"]
 
 
+def test_a_predictor_is_taken_over_with_its_settings(log: InteractionLog) -> None:
+    source = tiny(settings={"predictor.learning_rate": 0.002}).fit(log)
+    assert tiny(learner="nearest").fit(log, predictor_from=source).config.predictor == source.config.predictor
+
+
 def test_a_predictor_that_does_not_fit_is_refused(model: Resus, log: InteractionLog) -> None:
     with pytest.raises(ConfigError, match=r"other settings \(predictor\.embedding_dim is \d+ there and 5 here\)"):
         tiny(settings={"predictor.embedding_dim": 5}).fit(log, predictor_from=model)

@@ -9,7 +9,7 @@ import torch
 
 from resus.artifact import FACTS, Artifact
 from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import PREDICTOR_NAMES, Config, flatten, resolve
+from resus.config import PREDICTOR_NAMES, Config, flatten, resolve, settings_of_predictor
 from resus.data.build import build_log
 from resus.data.features import FeatureMap
 from resus.data.frames import as_frame, like
@@ -116,13 +116,15 @@ class Resus:
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
-        With a `folder`, everything is kept there and a killed run can resume. A `crew` trains it in several processes.
+        With a `folder`, everything is kept there and a killed run can resume. Ψ may be taken over from another model
+        (`predictor_from`), with its settings but for those given here. A `crew` trains it in several processes.
         """
         crew = crew or Alone()
         path = Path(log) if isinstance(log, str | Path) else None
         opened = _as_log(log, schema, self._own_model)
         if self._overrides is not None:
-            self.config = resolve(self._overrides, data_set=opened.data_set)
+            inherited = settings_of_predictor(predictor_from.config) if predictor_from else None
+            self.config = resolve(self._overrides, data_set=opened.data_set, inherited=inherited)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
             self._take_finished(kept, opened, resume)

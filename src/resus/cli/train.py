@@ -40,7 +40,7 @@ def command(
         Path | None, typer.Option(help="Take Ψ and its settings from this run instead of training it again.")
     ] = None,
     settings_wanted: Annotated[
-        bool, typer.Option("--settings", help="List every setting, as the other options leave it, and stop.")
+        bool, typer.Option("--settings", help="List every setting, as learner, protocol and --set leave it, and stop.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
     engine: Annotated[
