@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from resus.builders import build_model, build_predictor
-from resus.config import resolve
-from resus.data.log import InteractionLog
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.settings import resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
-from resus.serving.user import LiveUser
+from resus.model.build import build_model, build_predictor
+from resus.serving.live.user import LiveUser
 
 EVENTS = (10, 30, 100, 300, 1000, 3000)
 CANDIDATES, REPEATS = 100, 30

@@ -17,9 +17,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from resus import InteractionLog
 from resus.episodes.tensors import Features
-from resus.learners.ridge import RidgeLearner
-from resus.model import ResidualModel
-from resus.predictors.neural import NeuralPredictor
+from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress, silent
 
 BATCH_QUERIES = 1024

@@ -25,13 +25,13 @@ from scipy.stats import chi2, norm, qmc
 
 from resus import InteractionLog, PlantedWorld, Resus, planted_log
 from resus.cli.console import progress_bars
-from resus.config import resolve
-from resus.data.planted import draw_world
+from resus.config.settings import resolve
+from resus.data.datasets.planted import draw_world
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
 from resus.files import write_text
-from resus.predictors.neural import logits_of_rows
-from resus.trainer import split_of
+from resus.model.predictors.neural import logits_of_rows
+from resus.training.run import split_of
 
 CELLS = Path("runs/benchmarks/planted.jsonl")
 RUNS = Path("runs/benchmarks")

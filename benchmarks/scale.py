@@ -28,16 +28,16 @@ from rich.table import Table
 
 from benchmarks.memory import cost_of
 from resus import InteractionLog
-from resus.builders import build_predictor
-from resus.config import resolve
-from resus.data.features import EncodedField, FeatureMap
+from resus.config.settings import resolve
+from resus.data.fields.feature_map import EncodedField, FeatureMap
 from resus.episodes.tensors import features_of, labels_of
 from resus.files import append_line
-from resus.predictors.neural import NeuralPredictor
-from resus.serving.sqlite_store import SqliteStore
-from resus.serving.store import Event
-from resus.trainer import METRICS
+from resus.model.build import build_predictor
+from resus.model.predictors.neural import NeuralPredictor
+from resus.serving.store.protocol import Event
+from resus.serving.store.sqlite import SqliteStore
 from resus.training.rowwise_adam import adam_of
+from resus.training.run import METRICS
 
 SIZES = (1_000_000, 5_000_000, 26_557_961)
 STEPS = ("prepare", "pretrain", "logits", "meta-train", "evaluate")

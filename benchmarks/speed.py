@@ -32,22 +32,22 @@ from benchmarks.memory import cost_of
 from benchmarks.naive import NaiveResus, events_of, score_sizes, train_epoch
 from benchmarks.published import RAW
 from resus import InteractionLog
-from resus.builders import build_model, build_predictor
 from resus.cli.console import progress_bars
-from resus.config import Config, resolve
+from resus.config.settings import Config, resolve
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
 from resus.evaluation.scoring import score_prefixes
 from resus.files import write_text
-from resus.model import ResidualModel
-from resus.predictors.deepfm import DeepFM
-from resus.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.build import build_model, build_predictor
+from resus.model.encoders.deepfm import DeepFM
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.progress import Progress
-from resus.trainer import METRICS, split_of
 from resus.training.loop import Schedule
-from resus.training.metatrain import metatrain
-from resus.training.pretrain import pretrain
+from resus.training.run import METRICS, split_of
+from resus.training.stages.metatrain import metatrain
+from resus.training.stages.pretrain import pretrain
 
 FIGURES = Path("benchmarks/speed.json")
 RESUS = Path(sys.executable).with_name("resus")

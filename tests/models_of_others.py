@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, save
 from sklearn.linear_model import LogisticRegression
 
 from resus import TableSchema
-from resus.data.planted import PlantedWorld, draw_events
+from resus.data.datasets.planted import PlantedWorld, draw_events
 
 Floats = npt.NDArray[np.float64]
 SCHEMA = TableSchema.model_validate(

@@ -5,7 +5,7 @@ from typing import Any
 import polars as pl
 
 from resus import BuildOptions, FieldSchema, InteractionLog, Resus, TableSchema, build_log
-from resus.data.planted import PlantedWorld, draw_events
+from resus.data.datasets.planted import PlantedWorld, draw_events
 
 SCHEMA = TableSchema(
     user="user",

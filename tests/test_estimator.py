@@ -26,8 +26,8 @@ from resus import (
 )
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.scoring import score_prefixes
-from resus.predictors.neural import logits_of_rows
-from resus.trainer import split_of
+from resus.model.predictors.neural import logits_of_rows
+from resus.training.run import split_of
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-RR": {},

@@ -10,8 +10,8 @@ from planted_models import TINY
 from typer.testing import CliRunner
 
 from resus.cli.main import app
-from resus.config import Config
-from resus.validation import known_keys
+from resus.config.checking import known_keys
+from resus.config.settings import Config
 
 README = Path(__file__).parents[1] / "README.md"
 TEXT = README.read_text(encoding="utf-8")

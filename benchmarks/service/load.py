@@ -26,10 +26,10 @@ from rich.table import Table
 from benchmarks.service.served import LEARNERS, ask, exported, items_of, served
 from resus.files import write_text
 from resus.serving.engine import Engine
-from resus.serving.guard import CAPACITY
+from resus.serving.http.guard import CAPACITY
+from resus.serving.http.messages import EventsRequest, PredictRequest
 from resus.serving.loaded import LoadedModel
-from resus.serving.messages import EventsRequest, PredictRequest
-from resus.serving.store import open_store
+from resus.serving.store.protocol import open_store
 
 FIGURES = Path("benchmarks/service/load.json")
 REPLAY = Path(__file__).with_name("replay.lua")

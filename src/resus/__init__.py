@@ -23,11 +23,11 @@ from resus.errors import (
 from resus.version import __version__
 
 if TYPE_CHECKING:
-    from resus.config import Config
+    from resus.config.settings import Config
     from resus.data.build import BuildOptions, build_log
-    from resus.data.log import InteractionLog
+    from resus.data.datasets.planted import PlantedWorld, planted_log
+    from resus.data.log.log import InteractionLog
     from resus.data.options import PrepareOptions
-    from resus.data.planted import PlantedWorld, planted_log
     from resus.data.schema import FieldSchema, TableSchema
     from resus.estimator import Resus
     from resus.evaluation.results import Results
@@ -64,16 +64,16 @@ __all__ = [
 
 _HOMES = {
     "BuildOptions": "resus.data.build",
-    "Config": "resus.config",
+    "Config": "resus.config.settings",
     "FieldSchema": "resus.data.schema",
-    "InteractionLog": "resus.data.log",
-    "PlantedWorld": "resus.data.planted",
+    "InteractionLog": "resus.data.log.log",
+    "PlantedWorld": "resus.data.datasets.planted",
     "PrepareOptions": "resus.data.options",
     "Results": "resus.evaluation.results",
     "Resus": "resus.estimator",
     "TableSchema": "resus.data.schema",
     "build_log": "resus.data.build",
-    "planted_log": "resus.data.planted",
+    "planted_log": "resus.data.datasets.planted",
     "prepare": "resus.external.prepare",
 }
 
@@ -83,7 +83,7 @@ def __getattr__(name: str) -> Any:
     if name == "load":
         return import_module("resus.estimator").Resus.load
     if name == "open_log":
-        return import_module("resus.data.log").InteractionLog.open
+        return import_module("resus.data.log.log").InteractionLog.open
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'resus' has no attribute '{name}'")

@@ -12,12 +12,12 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from resus.config import Config
-from resus.data.features import FeatureMap
+from resus.config.checking import sentence_of
+from resus.config.settings import Config
+from resus.data.fields.feature_map import FeatureMap
 from resus.errors import ArtifactError
 from resus.files import read_json, sha256_of, write_json
 from resus.training.checkpoint import load_tensors, save_tensors
-from resus.validation import sentence_of
 from resus.version import __version__
 
 FORMAT = 1

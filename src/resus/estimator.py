@@ -8,12 +8,12 @@ import polars as pl
 import torch
 
 from resus.artifact import FACTS, Artifact
-from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import PREDICTOR_NAMES, Config, flatten, resolve, settings_of_predictor
+from resus.config.checking import checked
+from resus.config.settings import PREDICTOR_NAMES, Config, flatten, resolve, settings_of_predictor
 from resus.data.build import build_log
-from resus.data.features import FeatureMap
-from resus.data.frames import as_frame, like
-from resus.data.log import InteractionLog
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.log import InteractionLog
+from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import Part, evaluate
@@ -23,12 +23,12 @@ from resus.evaluation.warm_up import PrefixScores, warm_up
 from resus.evaluation.warm_up_results import WarmUp
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
-from resus.model import ResidualModel
-from resus.prediction.scorer import Scorer
+from resus.model.build import AnyPredictor, build_model, build_predictor
+from resus.model.personalizer import ResidualModel
 from resus.progress import Progress, silent
-from resus.trainer import Trained, claim_folder, forget_checkpoints, split_of, train
+from resus.scoring.scorer import Scorer
 from resus.training.crew import Alone, Crew
-from resus.validation import checked
+from resus.training.run import Trained, claim_folder, forget_checkpoints, split_of, train
 
 
 class Resus:

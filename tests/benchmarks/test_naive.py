@@ -12,15 +12,15 @@ import torch
 
 from benchmarks.naive import NaiveResus, QueryDataset, events_of, score_sizes, train_epoch
 from resus import InteractionLog, PlantedWorld, planted_log
-from resus.builders import build_model, build_predictor
-from resus.config import resolve
+from resus.config.settings import resolve
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
 from resus.evaluation.scoring import score_prefixes
-from resus.model import ResidualModel
-from resus.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.build import build_model, build_predictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
 
 SLOTS = 8
 

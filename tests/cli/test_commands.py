@@ -9,7 +9,7 @@ import pytest
 from resus_process import SMALL, resus_here, start, succeed, workplace_in
 
 from resus import InteractionLog, PlantedWorld, load
-from resus.data.planted import draw_events
+from resus.data.datasets.planted import draw_events
 
 pytestmark = pytest.mark.integration
 

@@ -7,9 +7,9 @@ import pytest
 from resus_process import resus_here, succeed, workplace_in
 
 from resus import InteractionLog, load
-from resus.serving.catalogue import Catalogue
+from resus.serving.catalogue.catalogue import Catalogue
+from resus.serving.live.strangers import read_strangers
 from resus.serving.loaded import LoadedModel
-from resus.serving.strangers import read_strangers
 
 pytestmark = pytest.mark.integration
 

@@ -8,7 +8,7 @@ import pytest
 from resus_process import SMALL, resus_here
 
 from resus import PlantedWorld, load
-from resus.data.planted import draw_events
+from resus.data.datasets.planted import draw_events
 from resus.serving.loaded import LoadedModel
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ import pytest
 from resus_process import resus_here, start, workplace_in
 
 from resus import PlantedWorld, load
-from resus.data.planted import draw_events
+from resus.data.datasets.planted import draw_events
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from resus_process import SMALL, resus_here, start, succeed, workplace_in
 
-from resus.reproduction.cells import read_cells
+from resus.paper.cells.cells import read_cells
 
 METHODS = "deepfm,user-bias,lwa,resus-nn,resus-rr"
 

@@ -10,7 +10,7 @@ from models_of_others import catboost_file, linear_onnx, rows, stopped_xgboost_f
 from resus_process import SMALL, resus_here
 
 from resus import InteractionLog
-from resus.data.frames import as_frame
+from resus.data.readers.frames import as_frame
 from resus.external.catboost_file import CatboostFile
 from resus.external.scoring_model import Floats
 

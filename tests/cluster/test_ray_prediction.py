@@ -11,7 +11,7 @@ import pytest
 from planted_models import SCHEMA, events, log_of, tiny
 from resus_process import environment, resus_here
 
-from resus.prediction.stream import predict_file
+from resus.scoring.stream import predict_file
 
 SCRIPT = Path(__file__).with_name("score_on_ray.py")
 

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resus.data import sources, tables
+from resus.data.datasets import sources
 from resus.data.doctor import diagnose
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.data.prepare import PrepareOptions, prepare
+from resus.data.readers import tables
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
 

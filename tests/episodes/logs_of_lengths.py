@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from resus.data.features import EncodedField, FeatureMap
-from resus.data.log import InteractionLog
+from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.log.log import InteractionLog
 
 ITEM = EncodedField(name="item", kind="categorical", columns=1, vocabulary=tuple("abcd"))
 

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from resus import InteractionLog, PlantedWorld, planted_log
-from resus.builders import build_model, build_predictor
-from resus.config import Config, resolve
-from resus.data.planted import draw_world
+from resus.config.settings import Config, resolve
+from resus.data.datasets.planted import draw_world
 from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
@@ -20,10 +19,11 @@ from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.evaluation.scoring import score_prefixes
 from resus.evaluation.staged import ScoredQueries
 from resus.files import read_json, write_json
-from resus.learners.posterior import PosteriorLearner
-from resus.model import ResidualModel
-from resus.predictors.neural import NeuralPredictor, Predictor, logits_of_rows
-from resus.predictors.none import NoPredictor
+from resus.model.build import build_model, build_predictor
+from resus.model.learners.plus.posterior import PosteriorLearner
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import NeuralPredictor, Predictor, logits_of_rows
+from resus.model.predictors.none import NoPredictor
 
 PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
 

@@ -5,15 +5,15 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from resus.builders import build_model, build_predictor
-from resus.config import resolve
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.settings import resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.split import split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.evaluate import evaluate
 from resus.evaluation.scoring import score_prefixes
-from resus.predictors.neural import logits_of_rows
-from resus.predictors.none import NoPredictor
+from resus.model.build import build_model, build_predictor
+from resus.model.predictors.neural import logits_of_rows
+from resus.model.predictors.none import NoPredictor
 
 
 def test_models_predictors_and_truths_are_measured_side_by_side() -> None:

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from resus.builders import build_model
-from resus.config import resolve
-from resus.data.log import InteractionLog
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.settings import resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import InteractionLog
 from resus.episodes import prefixes
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.scoring import score_prefixes
-from resus.model import ResidualModel
+from resus.model.build import build_model
+from resus.model.personalizer import ResidualModel
 
 SIZES = tuple(range(31))
 MODELS = {

@@ -10,10 +10,9 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from resus.builders import build_model, build_predictor
-from resus.config import LEARNERS, Config, resolve
-from resus.data.log import InteractionLog
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.settings import LEARNERS, Config, resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes import prefixes
 from resus.episodes.batch import EpisodeBatch
@@ -22,9 +21,10 @@ from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ArtifactError, DataError
 from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, warm_up
 from resus.evaluation.warm_up_results import WarmUp
-from resus.model import ResidualModel
-from resus.predictors.neural import Predictor
-from resus.predictors.none import NoPredictor
+from resus.model.build import build_model, build_predictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import Predictor
+from resus.model.predictors.none import NoPredictor
 
 TRAINED, LARGEST = 6, 25
 PAPERS = ("ridge", "nearest")

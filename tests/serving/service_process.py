@@ -18,11 +18,11 @@ from fastapi import FastAPI
 from planted_models import KEEP, events, log_of, tiny
 
 from resus import FieldSchema, TableSchema, build_log
-from resus.data.planted import PlantedWorld, draw_events
+from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.data.split import split_users
-from resus.serving.catalogue import Catalogue
-from resus.serving.export import export
-from resus.serving.strangers import strangers_of, write_strangers
+from resus.serving.catalogue.catalogue import Catalogue
+from resus.serving.export.export import export
+from resus.serving.live.strangers import strangers_of, write_strangers
 
 COMMAND = [sys.executable, "-c", "from resus.cli.main import main; main()"]
 PATIENCE = 120  # seconds; the machine may be busy

@@ -14,18 +14,18 @@ from planted_models import KEEP, events, log_of
 
 from resus import TableSchema, build_log
 from resus.artifact import FACTS
-from resus.data.features import EncodedField, FeatureMap
-from resus.data.log import InteractionLog
-from resus.data.planted import PlantedWorld, planted_log
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.tensors import Features, features_of
 from resus.errors import ArtifactError, DataError
 from resus.serving import strangers
-from resus.serving.catalogue import CATALOGUE, CHOICES, Catalogue
-from resus.serving.raw_values import number_of, raw_values
-from resus.serving.rows import RowReader
-from resus.serving.strangers import STRANGERS, read_strangers, strangers_of, write_strangers
-from resus.serving.titles import read_titles
+from resus.serving.catalogue.catalogue import CATALOGUE, CHOICES, Catalogue
+from resus.serving.catalogue.raw_values import number_of, raw_values
+from resus.serving.catalogue.rows import RowReader
+from resus.serving.catalogue.titles import read_titles
+from resus.serving.live.strangers import STRANGERS, read_strangers, strangers_of, write_strangers
 
 WORLD = PlantedWorld(users=60, items=25, events_per_user=12, seed=5)
 

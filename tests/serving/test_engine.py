@@ -19,10 +19,10 @@ from resus import Resus
 from resus.episodes.tensors import Features
 from resus.errors import DataError
 from resus.serving.engine import Engine, _same_but_label
+from resus.serving.http.messages import PostedEvent, PredictAnswer, PredictRequest
+from resus.serving.live.user import LiveUser, Scores
 from resus.serving.loaded import LoadedModel
-from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
-from resus.serving.store import Event, EventStore, open_store
-from resus.serving.user import LiveUser, Scores
+from resus.serving.store.protocol import Event, EventStore, open_store
 
 CAPACITY = 6
 ITEMS = [f"{number}" for number in range(8)] + ["never seen"]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from resus.serving.field_values import BadValueError, checked_field_values
-from resus.serving.guard import FIELDS, REQUEST_BYTES, TEXT_LENGTH, VALUES
-from resus.serving.messages import EventsRequest, PredictRequest
+from resus.serving.catalogue.field_values import BadValueError, checked_field_values
+from resus.serving.http.guard import FIELDS, REQUEST_BYTES, TEXT_LENGTH, VALUES
+from resus.serving.http.messages import EventsRequest, PredictRequest
 
 LONGEST = "x" * TEXT_LENGTH
 

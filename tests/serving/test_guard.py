@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
-from resus.serving.guard import HEADERS, IN_FLIGHT, Access, Guard, is_loopback, read_token
+from resus.serving.http.guard import HEADERS, IN_FLIGHT, Access, Guard, is_loopback, read_token
 
 TOKEN = "0123456789abcdef-secret"
 BOUND = 100

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from resus.learners.posterior import Known, PosteriorLearner
-from resus.learners.ridge import RidgeLearner
+from resus.model.learners.plus.live import LivePosterior
+from resus.model.learners.plus.posterior import Known, PosteriorLearner
+from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.ridge.live import LiveRidge
 from resus.serving import live_ridge
-from resus.serving.live_posterior import LivePosterior
-from resus.serving.live_ridge import LiveRidge
 
 WIDTH = 3  # the border is at four events
 CANDIDATES = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(8))

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted_models import TINY, events, log_of
 
-from resus.builders import build_model, build_predictor
-from resus.config import resolve
-from resus.data.log import InteractionLog
+from resus.config.settings import resolve
+from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Features, features_of
 from resus.errors import DataError
-from resus.model import ResidualModel
-from resus.predictors.neural import NeuralPredictor
-from resus.serving.user import LiveUser
+from resus.model.build import build_model, build_predictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import NeuralPredictor
+from resus.serving.live.user import LiveUser
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "ridge": {"learner.kind": "ridge"},

@@ -12,15 +12,15 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of, tiny
 
-from resus.builders import AnyPredictor, build_model, build_predictor
-from resus.config import resolve
-from resus.data.features import FeatureMap
-from resus.data.log import InteractionLog
+from resus.config.settings import resolve
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
 from resus.errors import ConfigError
-from resus.model import ResidualModel
-from resus.predictors.gradient_boosting import GradientBoosting
-from resus.serving.onnx import ENCODER, PREDICTOR, TREES, export_onnx
+from resus.model.build import AnyPredictor, build_model, build_predictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.gradient_boosting import GradientBoosting
+from resus.serving.export.onnx import ENCODER, PREDICTOR, TREES, export_onnx
 
 SIZES = (1, 2, 1000)
 

@@ -16,9 +16,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, e
 from service_process import Serving, make_scored_export, serving
 
 from resus import Resus
-from resus.data.planted import PlantedWorld, draw_events, planted_log
+from resus.data.datasets.planted import PlantedWorld, draw_events, planted_log
 from resus.evaluation.results import Results
-from resus.serving.export import export
+from resus.serving.export.export import export
 from resus.serving.loaded import RESULTS
 
 pytestmark = pytest.mark.integration

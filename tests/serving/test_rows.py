@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.data.features import EncodedField, FeatureMap
+from resus.data.fields.feature_map import EncodedField, FeatureMap
 from resus.errors import DataError
-from resus.serving.rows import LARGEST_WEIGHT, RowReader
+from resus.serving.catalogue.rows import LARGEST_WEIGHT, RowReader
 
 FIELDS = FeatureMap(
     (

@@ -26,14 +26,21 @@ from resus.artifact import FACTS
 from resus.data.split import split_users
 from resus.errors import ArtifactError, DataError
 from resus.estimator import rebuild
-from resus.serving.app import PAGE, THREADS, build_app
-from resus.serving.catalogue import CATALOGUE, Catalogue
+from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
-from resus.serving.guard import CANDIDATES, HEADERS, Access
+from resus.serving.http.app import PAGE, THREADS, build_app
+from resus.serving.http.guard import CANDIDATES, HEADERS, Access
+from resus.serving.http.messages import (
+    EventsAnswer,
+    InlineEvent,
+    ModelAnswer,
+    PredictAnswer,
+    PredictRequest,
+    UserAnswer,
+)
+from resus.serving.live.strangers import STRANGERS
 from resus.serving.loaded import LoadedModel
-from resus.serving.messages import EventsAnswer, InlineEvent, ModelAnswer, PredictAnswer, PredictRequest, UserAnswer
-from resus.serving.store import Event, open_store
-from resus.serving.strangers import STRANGERS
+from resus.serving.store.protocol import Event, open_store
 
 CAPACITY = 8
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from redis_process import DURABLE, RedisProcess, redis_process
 
 from resus.errors import ConfigError, DataError, StorageError
-from resus.serving.store import MOST_IN_A_BATCH, Event, EventStore, UserRecord, open_store
+from resus.serving.store.protocol import MOST_IN_A_BATCH, Event, EventStore, UserRecord, open_store
 
 CAPACITY = 4
 Place = Callable[[], str]  # the address of an empty store
@@ -265,7 +265,7 @@ def test_threads_lose_and_double_nothing(place: Place) -> None:
 
 WRITER = """
 import sys
-from resus.serving.store import Event, open_store
+from resus.serving.store.protocol import Event, open_store
 url, name = sys.argv[1:]
 sys.stdin.readline()
 store = open_store(url, capacity=1000)
@@ -421,7 +421,7 @@ def test_a_wrong_password_is_one_sentence_without_it(tmp_path: Path) -> None:
 
 
 def test_without_the_redis_package_the_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "resus.serving.redis_store", raising=False)
+    monkeypatch.delitem(sys.modules, "resus.serving.store.redis", raising=False)
     monkeypatch.setitem(sys.modules, "redis", None)
     with pytest.raises(ConfigError, match=r"pip install 'resus\[redis\]'"):
         open_store("redis://localhost", capacity=1)

@@ -17,8 +17,8 @@ import redis
 from redis_process import DURABLE, redis_process
 
 from resus.serving import redis_store, sqlite_store
-from resus.serving.sqlite_store import SqliteStore
-from resus.serving.store import Event, EventStore, open_store
+from resus.serving.store.protocol import Event, EventStore, open_store
+from resus.serving.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +26,7 @@ KILLS = 20
 NAMES = ("ann", "bob", "cleo")
 WRITER = """
 import sys
-from resus.serving.store import Event, open_store
+from resus.serving.store.protocol import Event, open_store
 url, first, *names = sys.argv[1:]
 store = open_store(url, capacity=100_000)
 for number in range(int(first), 100_000):
@@ -213,7 +213,7 @@ def test_threads_write_while_another_waits_to_wipe(tmp_path: Path, monkeypatch: 
 KILLED_DELETION = """
 import os, sys
 from pathlib import Path
-from resus.serving.sqlite_store import SqliteStore
+from resus.serving.store.sqlite import SqliteStore
 store = SqliteStore(Path(sys.argv[1]), capacity=20)
 SqliteStore._wipe = lambda self: os.kill(os.getpid(), 9)
 store.delete(sys.argv[2])

@@ -13,17 +13,17 @@ from planted_models import KEEP, TINY, events
 from torch import Tensor
 
 from resus import FieldSchema, InteractionLog, TableSchema, build_log
-from resus.builders import build_model
-from resus.config import resolve
+from resus.config.settings import resolve
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import features_of
-from resus.model import ResidualModel
-from resus.training import factorize as factors
-from resus.training import refine as evidence
-from resus.training.factorize import factorize
+from resus.model.build import build_model
+from resus.model.personalizer import ResidualModel
 from resus.training.loop import Schedule
-from resus.training.refine import refine
 from resus.training.shares import users_of
+from resus.training.stages import factorize as factors
+from resus.training.stages import refine as evidence
+from resus.training.stages.factorize import factorize
+from resus.training.stages.refine import refine
 
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus"}
 Floats = npt.NDArray[np.float32]

@@ -11,19 +11,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.builders import build_model, build_predictor
-from resus.config import Config, resolve
-from resus.data.log import InteractionLog
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.settings import Config, resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
 from resus.evaluation.scoring import score_prefixes
-from resus.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.build import build_model, build_predictor
+from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.training.checkpoint import StageState
 from resus.training.loop import Keeper, Report, Schedule
-from resus.training.metatrain import metatrain
-from resus.training.pretrain import pretrain
+from resus.training.stages.metatrain import metatrain
+from resus.training.stages.pretrain import pretrain
 
 TRAIN, HELD_OUT = np.arange(40), np.arange(40, 60)
 EPOCHS = 4

@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.builders import build_network
-from resus.config import resolve
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.settings import resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.episodes.tensors import Features, features_of
-from resus.predictors.embedding import FieldEmbedding
+from resus.model.build import build_network
+from resus.model.encoders.embedding import FieldEmbedding
 from resus.training import rowwise_adam
 from resus.training.rowwise_adam import RowwiseAdam, adam_of
 

@@ -22,12 +22,12 @@ def command(
 
     from resus.cli.console import out as console
     from resus.cli.console import say
-    from resus.config import parse_assignments
+    from resus.config.checking import checked
+    from resus.config.settings import parse_assignments
     from resus.data.doctor import diagnose
-    from resus.data.log import MANIFEST, InteractionLog
+    from resus.data.log.log import MANIFEST, InteractionLog
     from resus.data.options import PrepareOptions
     from resus.data.schema import TableSchema
-    from resus.validation import checked
 
     if (path / MANIFEST).is_file():
         say(f"{path} is a prepared log and whole: {InteractionLog.open(path)!r}")

@@ -23,8 +23,8 @@ def command(
     from resus.cli.locations import find_log
     from resus.errors import ConfigError
     from resus.estimator import Resus
-    from resus.serving.export import export, refuse_foreign
-    from resus.serving.titles import read_titles
+    from resus.serving.catalogue.titles import read_titles
+    from resus.serving.export.export import export, refuse_foreign
 
     refuse_foreign(out)
     model = Resus.load(run)

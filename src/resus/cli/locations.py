@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from resus.data.log import MANIFEST, InteractionLog
-from resus.data.planted import PlantedWorld, planted_log
+from resus.config.checking import nearest_key
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import MANIFEST, InteractionLog
 from resus.errors import ArtifactError
-from resus.validation import nearest_key
 
 LOGS = Path("data")
 

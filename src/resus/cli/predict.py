@@ -38,7 +38,7 @@ def command(
     folder beside the file until all is, and --resume goes on there. A CSV or TSV table is read whole.
     """
     from resus.cli.engines import check_engine
-    from resus.data.tables import PARQUET_SUFFIXES, check_ending, check_out
+    from resus.data.readers.tables import PARQUET_SUFFIXES, check_ending, check_out
     from resus.errors import ConfigError
 
     check_engine(engine, workers)
@@ -79,7 +79,7 @@ def _in_blocks(
     from resus.cli.console import err, progress_bars, say
     from resus.estimator import Resus
     from resus.files import sha256_of
-    from resus.prediction.stream import BLOCK_ROWS, predict_file
+    from resus.scoring.stream import BLOCK_ROWS, predict_file
 
     scorer = Resus.load(run, predictor=score_with).scorer
     try:
@@ -112,7 +112,7 @@ def _on_ray(
 ) -> None:
     from resus.cli.console import progress_bars, say
     from resus.cluster.prediction import predict_on_ray
-    from resus.prediction.stream import BLOCK_ROWS
+    from resus.scoring.stream import BLOCK_ROWS
 
     with progress_bars() as progress:
         scored = predict_on_ray(
@@ -133,7 +133,7 @@ def _whole(run: Path, support: Path, query: Path, out: Path | None, score_with: 
     import polars as pl
 
     from resus.cli.console import say
-    from resus.data.tables import read_plain, write_plain
+    from resus.data.readers.tables import read_plain, write_plain
     from resus.estimator import Resus
 
     scorer = Resus.load(run, predictor=score_with).scorer

@@ -54,14 +54,14 @@ def command(
     """
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import default_log_folder, planted_at
-    from resus.config import parse_assignments
-    from resus.data.log import fact_of_log
+    from resus.config.checking import checked
+    from resus.config.settings import parse_assignments
+    from resus.data.datasets.planted import PlantedWorld
+    from resus.data.log.log import fact_of_log
     from resus.data.options import PrepareOptions
-    from resus.data.planted import PlantedWorld
     from resus.errors import ConfigError
     from resus.external.prepare import prepare
     from resus.external.score_column import SCORE
-    from resus.validation import checked
 
     if source == "planted" and (path or schema or score_with or protocol != "paper"):
         raise ConfigError(
@@ -109,10 +109,10 @@ def _draw_files(source: str, like: str | None, rows: int | None, out: Path | Non
     """Files of a planted world in a published layout, the stand-in where the published ones are absent."""
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import LOGS
-    from resus.data.planted_taobao import PlantedTaobao
-    from resus.data.planted_taobao_files import write_planted_taobao
+    from resus.config.checking import checked
+    from resus.data.datasets.planted_taobao import PlantedTaobao
+    from resus.data.datasets.planted_taobao_files import write_planted_taobao
     from resus.errors import ConfigError
-    from resus.validation import checked
 
     if source != "planted":
         raise ConfigError(f"--like and --rows draw a planted world: write 'resus prepare planted', not '{source}'")

@@ -39,8 +39,8 @@ def command(
 
     A finished cell (data set, method, seed) is one line of cells.jsonl: asked again, only missing cells run.
     """
-    from resus.config import parse_assignments, resolve
-    from resus.reproduction.questions import chosen_questions
+    from resus.config.settings import parse_assignments, resolve
+    from resus.paper.questions import chosen_questions
 
     questions = chosen_questions(question)
     settings = parse_assignments(assignments or [])

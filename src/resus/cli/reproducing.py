@@ -13,21 +13,21 @@ import typer
 
 from resus.cli.console import err, progress_bars, say
 from resus.cli.locations import find_log, planted_at
-from resus.config import resolve
-from resus.data.log import InteractionLog
-from resus.data.planted import PlantedWorld
+from resus.config.settings import resolve
+from resus.data.datasets.planted import PlantedWorld
+from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError, ConfigError
-from resus.methods.catalogue import METHODS, entry_of
-from resus.reproduction.cells import first_of_each, read_cells
-from resus.reproduction.experiment import Request
-from resus.reproduction.folder import claim, read_claims
-from resus.reproduction.page import write_reproduction
-from resus.reproduction.pairs import compare_all
-from resus.reproduction.plan import plan_cells
-from resus.reproduction.questions import DATA_SETS
-from resus.reproduction.runner import Failures, missing, run_cells
-from resus.reproduction.search import read_searches
-from resus.trainer import check_log
+from resus.paper.cells.cells import first_of_each, read_cells
+from resus.paper.cells.experiment import Request
+from resus.paper.cells.folder import claim, read_claims
+from resus.paper.cells.plan import plan_cells
+from resus.paper.cells.runner import Failures, missing, run_cells
+from resus.paper.cells.search import read_searches
+from resus.paper.pairs import compare_all
+from resus.paper.questions import DATA_SETS
+from resus.paper.report.page import write_reproduction
+from resus.paper.rivals.catalogue import METHODS, entry_of
+from resus.training.run import check_log
 from resus.version import __version__
 
 OF_METHODS = {"predictor.kind", "predictor.pretrain", "encoder.kind", "learner.kind"}

@@ -32,13 +32,13 @@ def command(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
 
     from resus.cli.console import say
-    from resus.serving.guard import Access, read_token
+    from resus.serving.http.guard import Access, read_token
 
     access = Access(host, read_token(token_file, os.environ))
 
+    from resus.serving.http.workers import Worker, listen, run_one, run_several
     from resus.serving.loaded import LoadedModel
-    from resus.serving.store import open_store
-    from resus.serving.workers import Worker, listen, run_one, run_several
+    from resus.serving.store.protocol import open_store
 
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from resus.config import Config
+    from resus.config.settings import Config
 
 
 def command(
@@ -52,8 +52,8 @@ def command(
     from resus.cli.console import err, progress_bars, say
     from resus.cli.engines import check_engine
     from resus.cli.locations import find_log
-    from resus.config import parse_assignments, resolve, settings_of_predictor
-    from resus.data.log import InteractionLog
+    from resus.config.settings import parse_assignments, resolve, settings_of_predictor
+    from resus.data.log.log import InteractionLog
 
     check_engine(engine, workers)
     named = {
@@ -118,7 +118,7 @@ def _list_settings(settings: "Config") -> None:
     from rich.table import Table
 
     from resus.cli.console import out as console
-    from resus.validation import described_settings
+    from resus.config.checking import described_settings
 
     table = Table("key", "value", "meaning", box=None)
     for key, value, meaning in described_settings(settings):

@@ -29,13 +29,13 @@ def command(
     Sizes beyond those of training are answered, too. Where fewer than 30 users have more than that many events, the
     curve ends earlier. Rivals have their default hyperparameters, and Ψ and settings of the first run that has a Ψ.
     """
+    from resus.baselines.method import Task
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
     from resus.cli.runs import check_part, load_runs, log_of_runs
-    from resus.data.log import InteractionLog
+    from resus.data.log.log import InteractionLog
     from resus.estimator import Resus
-    from resus.methods.method import Task
-    from resus.methods.rivals import rivals as rivals_by_name
+    from resus.paper.rivals.rivals import rivals as rivals_by_name
     from resus.report.warm_up_page import draw_warm_up
     from resus.report.warm_up_table import warm_up_table
 

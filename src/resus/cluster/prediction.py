@@ -20,19 +20,19 @@ import pyarrow.parquet as pq
 import torch
 
 from resus.cluster.ray_cluster import cluster
-from resus.data.frames import as_frame
-from resus.data.tables import check_out
+from resus.data.readers.frames import as_frame
+from resus.data.readers.tables import check_out
 from resus.episodes.tensors import Features
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator import Resus
 from resus.files import atomic_path
-from resus.prediction.answers import answer
-from resus.prediction.blocks import ParquetBlocks
-from resus.prediction.rows import QUERY, SUPPORT, users_of
-from resus.prediction.scorer import Scorer
-from resus.prediction.stream import BLOCK_ROWS, Scored, predict_file, with_columns
-from resus.prediction.support_index import SupportIndex
 from resus.progress import Progress, silent
+from resus.scoring.answers import answer
+from resus.scoring.blocks import ParquetBlocks
+from resus.scoring.rows import QUERY, SUPPORT, users_of
+from resus.scoring.scorer import Scorer
+from resus.scoring.stream import BLOCK_ROWS, Scored, predict_file, with_columns
+from resus.scoring.support_index import SupportIndex
 
 Columns = dict[str, npt.NDArray[Any]]
 GROUPS_PER_WORKER = 4

@@ -11,12 +11,12 @@ from typing import Any
 from resus.artifact import FACTS
 from resus.cluster.news import leave_in, told_from
 from resus.cluster.ray_cluster import cluster
-from resus.config import Config
+from resus.config.settings import Config
 from resus.errors import ResusError, TrainingError
 from resus.estimator import Resus
 from resus.progress import Progress, silent
-from resus.trainer import CLUSTERS_OWN
 from resus.training.crew import TorchCrew
+from resus.training.run import CLUSTERS_OWN
 
 RESTARTS = 3  # of all workers after one has died
 PATIENCE_SECONDS = 24 * 3600  # that workers wait for one which grows trees or validates

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.data.features import FeatureMap, as_text
-from resus.data.frames import as_frame
-from resus.data.log import InteractionLog
+from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.log.log import InteractionLog
 from resus.data.problems import event_key, find_problems, refuse
+from resus.data.readers.frames import as_frame
 from resus.data.schema import TableSchema
 from resus.data.times import as_times
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from resus.data.datasets.sources import source_at
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
-from resus.data.sources import source_at
 
 
 def diagnose(path: Path, schema: TableSchema | None = None, options: PrepareOptions | None = None) -> list[Problem]:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.config import Protocol
+from resus.config.settings import Protocol
 from resus.data.build import BuildOptions
 
 

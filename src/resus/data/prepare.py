@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from resus.data.build import BuildOptions, assemble_log
-from resus.data.log import InteractionLog, refuse_foreign
-from resus.data.log_writer import FORMAT, MANIFEST
+from resus.data.datasets.sources import Source, published, published_at, published_names, source_at
+from resus.data.log.log import InteractionLog, refuse_foreign
+from resus.data.log.writer import FORMAT, MANIFEST
 from resus.data.options import PrepareOptions
-from resus.data.plain_csv import NotPlain
 from resus.data.problems import Problem, refuse
+from resus.data.readers.plain_csv import NotPlain
+from resus.data.readers.tables import ColumnWriter
 from resus.data.schema import TableSchema
-from resus.data.sources import Source, published, published_at, published_names, source_at
-from resus.data.tables import ColumnWriter
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json, sha256_of
 from resus.progress import Progress, silent

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from resus.config.checking import nearest_key
 from resus.data.schema import TableSchema
 from resus.data.times import as_times
 from resus.errors import DataError
-from resus.validation import nearest_key
 
 _FILL = "fill it or delete the row"
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from resus.config.checking import on_one_line, sentence_of
 from resus.errors import ConfigError
-from resus.validation import on_one_line, sentence_of
 
 Kind = Literal["categorical", "numeric", "multi"]
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.episodes.sampling import order_rows
 from resus.episodes.tensors import Rows
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Rows
 from resus.errors import ConfigError, TrainingError

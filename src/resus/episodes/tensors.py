@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 
 Rows = npt.NDArray[np.int64]
 

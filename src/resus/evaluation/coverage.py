@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.results import ModelCoverage, StageCoverage
 from resus.evaluation.staged import ScoredQueries
-from resus.learners.posterior import Known, PosteriorLearner
-from resus.model import ResidualModel
+from resus.model.learners.plus.posterior import Known, PosteriorLearner
+from resus.model.personalizer import ResidualModel
 from resus.progress import Progress, silent
 
 LEVEL = 0.9

@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from resus.config import Config
-from resus.data.log import InteractionLog
+from resus.config.settings import Config
+from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
@@ -16,9 +16,9 @@ from resus.evaluation.gains import DRAWS, check_draws, gains_over
 from resus.evaluation.results import Coverage, LogFacts, Results
 from resus.evaluation.scoring import score_prefixes
 from resus.evaluation.staged import ScoredQueries, staged_results
-from resus.learners.posterior import PosteriorLearner
-from resus.model import ResidualModel
-from resus.predictors.neural import Predictor, logits_of_rows
+from resus.model.learners.plus.posterior import PosteriorLearner
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import Predictor, logits_of_rows
 from resus.progress import Progress, silent
 
 Part = Literal["test", "validation"]

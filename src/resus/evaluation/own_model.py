@@ -5,14 +5,14 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
-from resus.config import PredictorConfig
-from resus.data.column_files import BLOCK_ROWS
-from resus.data.log import InteractionLog
+from resus.config.settings import PredictorConfig
+from resus.data.log.column_files import BLOCK_ROWS
+from resus.data.log.log import InteractionLog
 from resus.errors import ConfigError, DataError, ResusWarning
 from resus.evaluation.metrics import auc
 from resus.external.scoring_model import RowError
-from resus.predictors.external import ExternalPredictor
-from resus.predictors.neural import logits_of_rows
+from resus.model.predictors.external import ExternalPredictor
+from resus.model.predictors.neural import logits_of_rows
 
 TOO_GOOD = 0.99  # an AUC that no model has on clicks that it does not know
 ENOUGH_ROWS = 1 << 20  # to see that much

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
-from resus.model import ResidualModel
+from resus.model.personalizer import ResidualModel
 from resus.progress import Progress, silent
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from resus.config import Config
-from resus.data.log import InteractionLog
+from resus.config.settings import Config
+from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
@@ -14,8 +14,8 @@ from resus.evaluation.evaluate import Part, posteriors_among, scored_models
 from resus.evaluation.results import LogFacts
 from resus.evaluation.staged import fixed_population
 from resus.evaluation.warm_up_results import WarmUp
-from resus.model import ResidualModel
-from resus.predictors.neural import Predictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import Predictor
 from resus.progress import Progress, silent
 
 FEWEST_USERS = 30  # a curve of fewer is noise

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from resus.data.features import as_text
+from resus.data.fields.feature_map import as_text
 from resus.errors import ConfigError
 from resus.external.columns import numbers, text
 from resus.external.libraries import library, no_model

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import polars as pl
 
-from resus.data.features import EncodedField, as_text
+from resus.data.fields.feature_map import EncodedField, as_text
 from resus.errors import DataError
 from resus.external.scoring_model import Floats
 

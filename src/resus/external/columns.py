@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.data.features import as_text
+from resus.data.fields.feature_map import as_text
 from resus.external.categories import Categories
 from resus.external.scoring_model import Floats, RowError
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from resus.data import prepare as data_prepare
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.progress import Progress

@@ -9,15 +9,15 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from resus.config.checking import nearest_key
 from resus.data.problems import Problem
+from resus.data.readers.tables import Table
 from resus.data.schema import FieldSchema, TableSchema
-from resus.data.tables import Table
 from resus.errors import ConfigError, DataError, ResusError
 from resus.external.categories import ListsCategories, refuse_foreign
 from resus.external.choice import model_that_scores
 from resus.external.scoring_model import Floats, RowError, ScoringModel
 from resus.files import sha256_of
-from resus.validation import nearest_key
 
 SCORE = "model_score"
 BLOCK_ROWS = 1 << 17  # scored at once: a model's own copy of the rows must not be one of the whole table

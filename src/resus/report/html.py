@@ -61,7 +61,7 @@ def write_report(
     history: Sequence[Mapping[str, Any]] | None = None,
 ) -> Path:
     """Write the report whole or not at all."""
-    page = Environment(loader=PackageLoader("resus", "report"), autoescape=True, undefined=StrictUndefined)
+    page = Environment(loader=PackageLoader("resus.report"), autoescape=True, undefined=StrictUndefined)
     page.filters["size_range"] = size_range
     columns = [AUC, GAUC, RELA_IMPR, LOGLOSS, CALIBRATION, *([GAP_CLOSED] if results.has_truth else [])]
     training = figures.history_figure(history) if history else None

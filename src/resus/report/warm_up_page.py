@@ -25,7 +25,7 @@ def draw_warm_up(curve: WarmUp, folder: Path) -> tuple[Path, Path]:
 
 
 def _page(curve: WarmUp, figure: Figure) -> str:
-    page = Environment(loader=PackageLoader("resus", "report"), autoescape=True, undefined=StrictUndefined)
+    page = Environment(loader=PackageLoader("resus.report"), autoescape=True, undefined=StrictUndefined)
     names = [curve.base, *curve.contenders, *(name for name in (curve.oracle, curve.crowd) if name is not None)]
     return page.get_template("warm-up.html.j2").render(
         curve=curve,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resus.serving.engine import Engine
+    from resus.serving.live.user import LiveUser, Scores
     from resus.serving.loaded import LoadedModel
-    from resus.serving.store import Event, EventStore, UserRecord, open_store
-    from resus.serving.user import LiveUser, Scores
+    from resus.serving.store.protocol import Event, EventStore, UserRecord, open_store
 
 __all__ = ["Engine", "Event", "EventStore", "LiveUser", "LoadedModel", "Scores", "UserRecord", "open_store"]
 

@@ -12,9 +12,8 @@ import torch
 from resus.episodes.tensors import Features
 from resus.errors import DataError
 from resus.external.scoring_model import RowError
-from resus.serving.guard import CAPACITY, FEATURES_BYTES, ID_LENGTH
-from resus.serving.loaded import LoadedModel
-from resus.serving.messages import (
+from resus.serving.http.guard import CAPACITY, FEATURES_BYTES, ID_LENGTH
+from resus.serving.http.messages import (
     EventResult,
     InlineEvent,
     PostedEvent,
@@ -25,8 +24,9 @@ from resus.serving.messages import (
     StoredEvent,
     UserAnswer,
 )
-from resus.serving.store import Event, EventStore
-from resus.serving.user import LiveUser, Scores
+from resus.serving.live.user import LiveUser, Scores
+from resus.serving.loaded import LoadedModel
+from resus.serving.store.protocol import Event, EventStore
 
 CACHED_USERS = 512  # of two hundred events, which take about 1 MiB, with events as large as may be 2; of more, fewer
 TOO_EXTREME = "the numbers of the candidates or of the user's events are too large to score: mend or forget them"

@@ -10,19 +10,19 @@ import numpy as np
 from torch import Tensor
 
 from resus.artifact import FACTS, Artifact
-from resus.config import Config
-from resus.data.features import FeatureMap
+from resus.config.settings import Config
+from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ArtifactError
 from resus.estimator import rebuild
 from resus.evaluation.results import Results
 from resus.files import sha256_of
-from resus.serving.catalogue import CATALOGUE, CHOICES, Catalogue
-from resus.serving.messages import CatalogueItem, FieldAnswer, Stage
-from resus.serving.rows import RowReader, as_text
-from resus.serving.strangers import STRANGERS, Stranger, read_strangers
-from resus.serving.user import LiveUser
-from resus.trainer import Trained
+from resus.serving.catalogue.catalogue import CATALOGUE, CHOICES, Catalogue
+from resus.serving.catalogue.rows import RowReader, as_text
+from resus.serving.http.messages import CatalogueItem, FieldAnswer, Stage
+from resus.serving.live.strangers import STRANGERS, Stranger, read_strangers
+from resus.serving.live.user import LiveUser
+from resus.training.run import Trained
 
 RESULTS = "results.json"
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from resus.data.column_files import ColumnWriter, blocks_of
-from resus.data.log import InteractionLog
+from resus.data.log.column_files import ColumnWriter, blocks_of
+from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Rows
 from resus.files import atomic_path
-from resus.predictors.neural import Predictor, logits_of_rows
+from resus.model.predictors.neural import Predictor, logits_of_rows
 from resus.progress import Progress, silent
 
 Floats = npt.NDArray[np.float32]

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.data.column_files import blocks_of
-from resus.predictors.embedding import FieldEmbedding
+from resus.data.log.column_files import blocks_of
+from resus.model.encoders.embedding import FieldEmbedding
 
 Ints = npt.NDArray[np.integer[Any]]
 

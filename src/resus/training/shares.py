@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from resus.data.log import InteractionLog
+from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Rows
 from resus.training.crew import Crew

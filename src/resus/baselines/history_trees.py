@@ -1,0 +1,261 @@
+"""LightGBM with history features: what an engineer builds who knows trees and no meta-learning."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import lightgbm
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from resus.baselines.method import Floats, History, Task
+from resus.baselines.shared_predictor import shared_predictor
+from resus.baselines.user_bias import support_residuals
+from resus.data.log.log import InteractionLog
+from resus.data.log.user_fields import user_fields
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import Rows
+from resus.model.build import AnyPredictor
+from resus.model.predictors.neural import logits_of_rows
+
+TILE_ROWS = 2048
+DRAWS = 4  # support sizes per training user
+SHRINKAGE = 5.0  # events of residual 0 that dilute every mean residual
+ITEM_PRIOR = 20.0  # events of the mean click rate that dilute every item's
+FOLDS = 5
+STRANGER = FOLDS  # the fold of a user whose labels are in no statistic
+DECIMALS = 4
+
+Integers = npt.NDArray[np.int64]
+Doubles = npt.NDArray[np.float64]
+
+
+class HistoryTrees:
+    """ŷ = σ(Ψ(x) + trees(h)); h counts and averages Ψ's residuals on the user's support, see `Histories`.
+
+    The trees learn from episodes of the training users, whose labels Ψ has seen, so that their residuals are smaller
+    than a stranger's; the number of rounds is chosen on the validation users.
+    """
+
+    def __init__(
+        self,
+        *,
+        learning_rate: float = 0.05,
+        rounds: int = 200,
+        num_leaves: int = 31,
+        patience: int = 20,
+        training_rows: int = 300_000,
+    ) -> None:
+        self.learning_rate = learning_rate
+        self.rounds = rounds
+        self.num_leaves = num_leaves
+        self.patience = patience
+        self.training_rows = training_rows
+        self.predictor: AnyPredictor
+        self.fields: tuple[int, ...]
+        self.items: ItemClicks
+        self.booster: lightgbm.Booster
+
+    def fit(self, task: Task) -> History:
+        self.predictor, history = shared_predictor(task)
+        log, of_user = task.log, user_fields(task.log, task.split.train)
+        self.fields = tuple(number for number in range(len(log.features.fields)) if number not in of_user)
+        self.items = ItemClicks.count(log, task.split.train)
+        features, labels, basis = self._training_episodes(task)
+        data = lightgbm.Dataset(features, labels, init_score=basis)
+        features, labels, basis = self._validation_episodes(task)
+        held_out = data.create_valid(features, labels, init_score=basis)
+        parameters: dict[str, Any] = {
+            "objective": "binary",
+            "metric": "auc",
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "deterministic": True,
+            "force_row_wise": True,
+            "num_threads": torch.get_num_threads(),
+            "seed": task.config.seed,
+            "verbosity": -1,
+        }
+        task.progress("history, boosting", 0, None)
+        self.booster = lightgbm.train(
+            parameters,
+            data,
+            num_boost_round=self.rounds,
+            valid_sets=[held_out],
+            callbacks=[lightgbm.early_stopping(self.patience, verbose=False)],
+        )
+        reached = task.validation_auc(partial(self.score_prefixes, log))
+        return [*history, {"stage": "trees", "epoch": self.booster.best_iteration, "validation_auc": reached}]
+
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        basis = logits_of_rows(self.predictor, log, batch.rows)
+        query, sizes = batch.query.numpy(), batch.support_sizes[batch.query_user.numpy()]
+        features = self._matrix(Histories(log, batch, basis, self.fields), query, sizes)
+        logits: Floats = basis[query] + self._trees(features)
+        return logits
+
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        """Not a number where a row is support."""
+        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(ordered.lengths, max(sizes)))
+        histories = Histories(log, batch, basis, self.fields)
+        asked = ordered.positions[:, None] >= np.array(sizes)
+        added = np.full(asked.shape, np.nan, dtype=np.float32)
+        for tile in _tiles(len(basis)):
+            places = np.arange(tile.start, tile.stop)
+            features = self._features(histories, places, np.broadcast_to(np.array(sizes), asked[tile].shape))
+            added[tile][asked[tile]] = self._trees(features[asked[tile]])
+        return basis[:, None] + added
+
+    def _features(
+        self, histories: "Histories", places: Integers, sizes: Integers, fold: Integers | int = STRANGER
+    ) -> Floats:
+        """`[n, J, D]` of rows with J sizes each; rounded, lest a tree split between two sums of the same numbers."""
+        own = histories.features(places, sizes)
+        item = self.items.features(histories.log, histories.rows[places], fold)[:, None, :]
+        features = np.concatenate([own, np.broadcast_to(item, (*own.shape[:2], item.shape[-1]))], axis=-1)
+        return features.round(DECIMALS).astype(np.float32)
+
+    def _trees(self, features: Floats) -> Floats:
+        """`[n]`: what the trees add to Ψ."""
+        if not len(features):  # LightGBM refuses an empty matrix
+            return np.empty(0, dtype=np.float32)
+        return np.asarray(self.booster.predict(features, raw_score=True), dtype=np.float32)
+
+    def _matrix(
+        self, histories: "Histories", places: Integers, sizes: Integers, fold: Integers | int = STRANGER
+    ) -> Floats:
+        """`[n, D]`: the features of rows with one size each."""
+        fold = np.broadcast_to(fold, places.shape)
+        tiles = _tiles(len(places))
+        parts = [self._features(histories, places[tile], sizes[tile, None], fold[tile])[:, 0] for tile in tiles]
+        return np.concatenate(parts)
+
+    def _training_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
+        """Features, labels and Ψ's logits of some queries of the training users, with several support sizes each."""
+        log, rows = task.log, task.log.rows_of(task.split.train)
+        basis = np.full(log.n_rows, np.nan, dtype=np.float32)
+        basis[rows] = logits_of_rows(self.predictor, log, rows)
+        random = np.random.default_rng([task.config.seed, 6])
+        features, chosen = [], []
+        for draw in range(DRAWS):
+            epoch = task.sampler.epoch(draw)
+            batch = EpisodeBatch(epoch.rows, epoch.lengths, epoch.support_sizes)
+            kept = random.permutation(len(batch.query))[: self.training_rows // DRAWS]
+            query, sizes = batch.query.numpy()[kept], batch.support_sizes[batch.query_user.numpy()[kept]]
+            chosen.append(batch.rows[query])
+            histories = Histories(log, batch, basis[batch.rows], self.fields)
+            features.append(self._matrix(histories, query, sizes, _fold_of(log, chosen[-1])))
+        rows = np.concatenate(chosen)
+        return np.concatenate(features), log.labels[rows], basis[rows]
+
+    def _validation_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
+        """The same of all queries of the validation users, with one support size each."""
+        log, ordered = task.log, task.validation
+        random = np.random.default_rng([task.config.seed, 7])
+        drawn = random.choice(task.config.evaluation.sizes[1:], len(ordered.users))
+        batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(drawn, ordered.lengths - 1))
+        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        query, sizes = batch.query.numpy(), batch.support_sizes[batch.query_user.numpy()]
+        features = self._matrix(Histories(log, batch, basis, self.fields), query, sizes)
+        return features, log.labels[batch.rows[query]], basis[query]
+
+
+class Histories:
+    """Some users' supports with Ψ's residuals on them, to be asked what they say about any of these users' rows."""
+
+    def __init__(self, log: InteractionLog, batch: EpisodeBatch, basis: Floats, fields: Sequence[int]) -> None:
+        self.log = log
+        self.rows = batch.rows
+        self.basis = basis
+        self.fields = fields
+        self.support = batch.rows[batch.support.numpy()]  # [U, S]
+        self.residuals = support_residuals(log, batch, basis)
+        self.owner = np.repeat(np.arange(batch.n_users), batch.lengths)
+
+    def features(self, places: Integers, sizes: Integers) -> Doubles:
+        """Rows at `places` `[n]`, each with `sizes` `[n, J]` of its user's events → `[n, J, 4 + 2·fields]`.
+
+        Ψ's logit, the size, the sum and the shrunken mean of all residuals; then for each field the shrunken mean
+        residual of the events that share the row's value, and their number.
+        """
+        owner = self.owner[places]
+        residuals, support = self.residuals[owner], self.support[owner]
+        total = _first(residuals, sizes)
+        logits = np.broadcast_to(self.basis[places, None], sizes.shape)
+        columns: list[npt.NDArray[Any]] = [logits, sizes, total, total / (sizes + SHRINKAGE)]
+        for field in self.fields:
+            shared = shares_value(self.log, field, self.rows[places], support)
+            count = _first(shared, sizes)
+            columns += [_first(residuals * shared, sizes) / (count + SHRINKAGE), count]
+        return np.stack(columns, axis=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class ItemClicks:
+    """Clicks and events of each item among the training users, without those of one fold of them, or of all.
+
+    A training user is described by the other folds, so that no row's own label is among its features.
+    """
+
+    column: int
+    first_id: int
+    clicks: Doubles  # [FOLDS + 1, items]
+    counts: Doubles  # [FOLDS + 1, items]
+
+    @classmethod
+    def count(cls, log: InteractionLog, users: Integers) -> "ItemClicks":
+        number = [field.name for field in log.features.fields].index(log.features.item)
+        column, first = sum(log.features.column_counts[:number]), log.features.first_ids[number]
+        rows, shape = log.rows_of(users), (FOLDS, log.features.fields[number].ids)
+        cell = np.ravel_multi_index((_fold_of(log, rows), log.ids[rows, column] - first), shape)
+        clicks, counts = (
+            np.bincount(cell, weights=weights, minlength=FOLDS * shape[1]).reshape(shape).astype(np.float64)
+            for weights in (log.labels[rows], None)
+        )
+        return cls(column, first, _without_each(clicks), _without_each(counts))
+
+    def features(self, log: InteractionLog, rows: Rows, fold: Integers | int) -> Doubles:
+        """`[n, 2]`: the shrunken click rate of the row's item, and its events."""
+        item = log.ids[rows, self.column] - self.first_id
+        mean = self.clicks.sum(axis=1) / np.maximum(self.counts.sum(axis=1), 1)
+        clicks, count = self.clicks[fold, item], self.counts[fold, item]
+        return np.stack([(clicks + ITEM_PRIOR * mean[fold]) / (count + ITEM_PRIOR), count], axis=-1)
+
+
+def shares_value(log: InteractionLog, field: int, rows: Rows, support: Rows) -> npt.NDArray[np.bool_]:
+    """Rows `[n]` and support rows `[n, S]` → `[n, S]`: whether both have a known value of the field in common."""
+    column, encoded = sum(log.features.column_counts[:field]), log.features.fields[field]
+    block = slice(column, column + encoded.columns)
+    asked, known = log.ids[:, block][rows][:, None, :, None], log.ids[:, block][support][:, :, None, :]
+    same = (asked == known) & (asked != log.features.first_ids[field])  # empty slots of several values are unknown, too
+    if encoded.kind == "numeric":
+        assert log.weights is not None
+        same &= log.weights[:, block][rows][:, None, :, None] == log.weights[:, block][support][:, :, None, :]
+    shared: npt.NDArray[np.bool_] = same.any(axis=(2, 3))
+    return shared
+
+
+def _first(values: npt.NDArray[Any], sizes: Integers) -> Doubles:
+    """`[n, S]` values → `[n, J]`: the sums of the first sizes[n, j]."""
+    running = np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
+    return np.take_along_axis(running, np.minimum(sizes, values.shape[1]), axis=1)
+
+
+def _without_each(counts: Doubles) -> Doubles:
+    """`[FOLDS, items]` → all folds but each, scaled up to as many rows as all have, then all."""
+    total = counts.sum(axis=0, keepdims=True)
+    return np.concatenate([(total - counts) * (FOLDS / (FOLDS - 1)), total])
+
+
+def _fold_of(log: InteractionLog, rows: Rows) -> Integers:
+    user: Integers = np.searchsorted(log.offsets, rows, side="right") - 1
+    return user % FOLDS
+
+
+def _tiles(count: int) -> Iterator[slice]:
+    for start in range(0, max(count, 1), TILE_ROWS):
+        yield slice(start, min(start + TILE_ROWS, count))

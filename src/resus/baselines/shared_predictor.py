@@ -1,0 +1,76 @@
+"""Ψ and its cross-fitted logits, made once for all the methods of a comparison that stand on them."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from resus.baselines.method import History, Task
+from resus.config.settings import LEARNERS, Config
+from resus.data.log.log import InteractionLog
+from resus.files import locked, read_json, write_json
+from resus.model.build import AnyPredictor, build_predictor
+from resus.training.checkpoint import load_tensors, save_tensors
+from resus.training.run import cross_fit, forget_checkpoints, train_predictor
+
+
+def shared_predictor(task: Task, kind: str | None = None) -> tuple[AnyPredictor, History]:
+    """A Ψ trained on the task's training users, and how it came about; the task's own, or from its shelf if there.
+
+    Without a `kind`, the task's own if it has one, else DeepFM. Of several processes that ask for the same one, one
+    trains and the others wait.
+    """
+    if task.predictor is not None and kind in (None, task.config.predictor.kind):
+        return task.predictor, []
+    kind = kind or "deepfm"
+    config = task.config.changed({"predictor.kind": kind, "predictor.column": "", "predictor.pretrain": True})
+    if task.shelf is None:
+        return train_predictor(config, task.log, progress=task.progress)
+    path = task.shelf / f"{kind}-{config.seed}-{_mark(config, task.log)}.safetensors"
+    with locked(path.with_suffix(".lock")):
+        if path.exists():
+            predictor = build_predictor(config, task.log.features)
+            tensors, facts = load_tensors(path)
+            predictor.load_state_dict(tensors)
+            return predictor, facts["history"]
+        unfinished = path.with_suffix("")
+        predictor, history = train_predictor(config, task.log, folder=unfinished, progress=task.progress)
+        save_tensors(path, dict(predictor.state_dict()), {"history": history})
+        forget_checkpoints(unfinished)
+    return predictor, history
+
+
+def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
+    """Where the cross-fitted logits of a RESUS+ with these settings are, and how they came about.
+
+    None where there is no shelf, or nothing to share.
+    """
+    if task.shelf is None or not config.cross_fitted or task.predictor is not None:
+        return None, []
+    plain = task.config.changed(
+        {
+            **LEARNERS["plus"],
+            "learner.kind": "plus",
+            **{f"predictor.{name}": value for name, value in config.predictor},
+            "training.folds": config.training.folds,
+        }
+    )
+    kind = f"{plain.predictor.kind}-{plain.seed}-{_mark(plain, task.log)}"
+    path = task.shelf / f"{kind}-folds-{plain.training.folds}.npy"
+    finished = path.with_suffix(".json")
+    _, known = shared_predictor(task, plain.predictor.kind)
+    with locked(path.with_suffix(".lock")):
+        if finished.exists():
+            return path, list(read_json(finished))
+        unfinished = path.with_suffix("")
+        history = cross_fit(plain, task.log, path, folder=unfinished, history=known, progress=task.progress)
+        write_json(finished, history)
+        forget_checkpoints(unfinished)
+    return path, history
+
+
+def _mark(config: Config, log: InteractionLog) -> str:
+    """Of what a Ψ rests on."""
+    of_others = set() if config.predictor.kind == "external" else {"column", "scale"}
+    settings = config.predictor.model_dump(mode="json", exclude=of_others)
+    rests_on = [config.seed, settings, config.split.model_dump(mode="json")]
+    return hashlib.sha256(json.dumps([*rests_on, log.content_hash]).encode()).hexdigest()[:12]

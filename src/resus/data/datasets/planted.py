@@ -1,0 +1,116 @@
+"""A planted world: users with tastes, items and contexts with features, clicks drawn from known probabilities.
+
+    logit P(click) = base + appeal(item) + context + bias(user) + taste(user) · traits(item)
+
+A user's bias and taste are Gaussian around the mean of the user's visible group (age, gender). So two truths are known
+exactly for every event: the click probability knowing the user, and the best one that knows only the features.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+from pydantic import BaseModel, ConfigDict, Field
+
+from resus.data.build import BuildOptions, build_log
+from resus.data.log.log import InteractionLog
+from resus.data.logistic import mean_sigmoid, sigmoid
+from resus.data.schema import FieldSchema, TableSchema
+
+AGES = ("18-24", "25-34", "35-44", "45-54", "55+")
+GENDERS = ("f", "m")
+DAYPARTS = ("morning", "noon", "evening", "night")
+DEVICES = ("desktop", "phone", "tablet")
+FIELDS = ("item", "category", "brand", "age", "gender", "daypart", "device")
+
+
+class PlantedWorld(BaseModel):
+    """The size of the world and how much of it is personal."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    users: int = Field(default=3000, ge=10)
+    items: int = Field(default=300, ge=2)
+    events_per_user: float = Field(default=60.0, gt=2)
+    traits: int = Field(default=4, ge=1)
+    categories: int = Field(default=12, ge=1)
+    brands: int = Field(default=20, ge=1)
+    base: float = -0.4
+    taste_spread: float = Field(default=1.2, ge=0)
+    bias_spread: float = Field(default=0.6, ge=0)
+    seed: int = 1
+
+
+def planted_log(world: PlantedWorld | None = None) -> InteractionLog:
+    """Draw the world's events; the log carries both truths."""
+    world = world or PlantedWorld()
+    fields = {name: FieldSchema() for name in FIELDS}
+    schema = TableSchema(user="user", item="item", time="time", label="click", fields=fields)
+    options = BuildOptions(duplicates="keep", single_events="keep")
+    log = build_log(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
+    return replace(log, manifest=log.manifest | {"data_set": "planted"})
+
+
+TRUTHS = ("truth", "crowd")
+
+
+def draw_events(world: PlantedWorld) -> pl.DataFrame:
+    """One row per event, with its features, its click and the two true probabilities."""
+    return draw_world(world).events
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnWorld:
+    """The events, and what nobody in the world can see."""
+
+    events: pl.DataFrame
+    known: npt.NDArray[np.float64]  # [events], the logit without what is the user's own
+    traits: npt.NDArray[np.float64]  # [items, traits]
+
+
+def draw_world(world: PlantedWorld) -> DrawnWorld:
+    """The events with what they were drawn from."""
+    random = np.random.default_rng([world.seed, 0])
+    category = random.integers(world.categories, size=world.items)
+    brand = random.integers(world.brands, size=world.items)
+    traits = random.normal(size=(world.categories, world.traits))[category]
+    traits = (traits + 0.8 * random.normal(size=traits.shape)) / np.sqrt(1.64 * world.traits)
+    appeal = 0.5 * random.normal(size=world.brands)[brand] + 0.5 * random.normal(size=world.items)
+    popularity = random.permutation(1.0 / np.arange(3, world.items + 3) ** 0.7)
+
+    age, gender = random.integers(len(AGES), size=world.users), random.integers(len(GENDERS), size=world.users)
+    group_taste = 0.6 * (
+        random.normal(size=(len(AGES), world.traits))[age] + random.normal(size=(len(GENDERS), world.traits))[gender]
+    )
+    taste = group_taste + world.taste_spread * random.normal(size=group_taste.shape)
+    bias = world.bias_spread * random.normal(size=world.users)
+
+    spread = np.exp(0.6 * random.normal(size=world.users))
+    lengths = np.maximum(2, np.round(world.events_per_user * spread / spread.mean())).astype(np.int64)
+    user = np.repeat(np.arange(world.users), lengths)
+    item = random.choice(world.items, size=len(user), p=popularity / popularity.sum())
+    daypart, device = random.integers(len(DAYPARTS), size=len(user)), random.integers(len(DEVICES), size=len(user))
+    context = 0.3 * random.normal(size=len(DAYPARTS))[daypart] + 0.3 * random.normal(size=len(DEVICES))[device]
+
+    known = world.base + appeal[item] + context + (group_taste[user] * traits[item]).sum(axis=1)
+    personal = bias[user] + ((taste - group_taste)[user] * traits[item]).sum(axis=1)
+    variance = world.bias_spread**2 + world.taste_spread**2 * (traits[item] ** 2).sum(axis=1)
+    truth = sigmoid(known + personal)
+    events = pl.DataFrame(
+        {
+            "user": user,
+            "time": np.arange(len(user)) - np.repeat(np.cumsum(lengths) - lengths, lengths),
+            "item": item,
+            "category": category[item],
+            "brand": brand[item],
+            "age": np.array(AGES)[age][user],
+            "gender": np.array(GENDERS)[gender][user],
+            "daypart": np.array(DAYPARTS)[daypart],
+            "device": np.array(DEVICES)[device],
+            "click": (random.random(len(user)) < truth).astype(np.int8),
+            "truth": truth,
+            "crowd": mean_sigmoid(known, variance),
+        }
+    )
+    return DrawnWorld(events, known, traits)

@@ -1,0 +1,190 @@
+"""InteractionLog: every event of every user, columnar, memory-mapped, sorted by user and then by order of events."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from resus.data.fields.feature_map import FeatureMap, Ids, Weights
+from resus.data.log.column_files import Column, blocks_of, map_column
+from resus.data.log.writer import (
+    COLUMNS,
+    FEATURES,
+    FORMAT,
+    MANIFEST,
+    NO_EVENT,
+    USERS,
+    ContentHash,
+    LogWriter,
+    column_file,
+)
+from resus.errors import ArtifactError, ConfigError, DataError
+from resus.files import atomic_folder, read_json
+
+__all__ = ["FEATURES", "MANIFEST", "USERS", "InteractionLog", "refuse_foreign"]
+
+PARTS = {MANIFEST, USERS, FEATURES, *map(column_file, COLUMNS)}
+FORMER_PARTS = {"events.arrow"}  # of format 1, which may be replaced
+
+Floats = npt.NDArray[np.float32]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class InteractionLog:
+    """Rows `offsets[u]:offsets[u + 1]` are user `u`'s events, oldest first where `ordered`.
+
+    `truth` and `crowd` are the click probabilities of a planted world, given and not given who the user is.
+    """
+
+    features: FeatureMap
+    ids: Ids  # [N, C]
+    weights: Weights | None  # [N, C], or None where all are 1
+    labels: Floats  # [N] in {0, 1}
+    offsets: Integers  # [U + 1]
+    user_ids: pa.Array  # [U] text
+    ordered: bool
+    truth: Floats | None = None
+    crowd: Floats | None = None
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.labels) == 0:
+            raise DataError(NO_EVENT)
+        assert self.ids.shape == (self.n_rows, self.features.n_columns)
+        assert self.offsets[0] == 0
+        assert self.offsets[-1] == self.n_rows
+        assert bool((np.diff(self.offsets) > 0).all()), "every user has at least one row"
+
+    def __repr__(self) -> str:
+        return f"<InteractionLog '{self.name}': {self.n_rows:,} events of {self.n_users:,} users>"
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Integers:
+        """Events per user."""
+        return np.diff(self.offsets)
+
+    @property
+    def name(self) -> str:
+        return str(self.manifest.get("name", "log"))
+
+    @property
+    def data_set(self) -> str:
+        """The published data set or `planted` that this is a log of; empty for a table of one's own."""
+        return str(self.manifest.get("data_set", ""))
+
+    @cached_property
+    def content_hash(self) -> str:
+        """One hash of everything a model could see, to tell two logs apart."""
+        return str(self.manifest.get("hash") or self._hash())
+
+    def rows_of(self, users: npt.NDArray[np.int64]) -> Integers:
+        """Row numbers of the given users, user by user."""
+        lengths = self.lengths[users]
+        starts = np.repeat(self.offsets[users] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
+        return starts + np.arange(lengths.sum())
+
+    def save(self, folder: Path, **facts: Any) -> "InteractionLog":
+        """Write the log as a folder, whole or not at all, and open it memory-mapped."""
+        refuse_foreign(folder, self.name)
+        with atomic_folder(folder) as aside, LogWriter(aside, self.features, ordered=self.ordered) as writer:
+            for columns in self._blocks():
+                writer.add(columns)
+            writer.finish(self.user_ids, self.offsets, self.manifest | facts)
+        return InteractionLog.open(folder)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Self:
+        """Memory-map a prepared log."""
+        folder = Path(folder)
+        if not (folder / MANIFEST).is_file():
+            raise ArtifactError(f"{folder} is not a prepared log (no {MANIFEST}): make one with 'resus prepare'")
+        manifest = read_json(folder / MANIFEST)
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "counts" not in manifest:
+            raise ArtifactError(
+                f"{folder / MANIFEST} is of another format than {FORMAT}: prepare the data again with this version"
+            )
+        try:
+            return cls._of_parts(folder, manifest)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, pa.ArrowException) as error:
+            raise ArtifactError(
+                f"{folder} is a damaged prepared log ({str(error) or 'its parts do not fit together'}): "
+                "prepare the data again with 'resus prepare'"
+            ) from None
+
+    @classmethod
+    def _of_parts(cls, folder: Path, manifest: dict[str, Any]) -> Self:
+        rows = manifest["counts"]["rows"]
+        columns = {name: map_column(folder / column_file(name), COLUMNS[name]) for name in manifest["columns"]}
+        for name, column in columns.items():
+            if len(column) != rows:
+                raise ValueError(f"{column_file(name)} has {len(column)} rows, not {rows}")
+        users = pa.ipc.open_file(pa.memory_map(str(folder / USERS))).read_all()
+        return cls(
+            features=FeatureMap.from_json(read_json(folder / FEATURES)),
+            ids=columns["ids"],
+            weights=columns.get("weights"),
+            labels=columns["labels"],
+            offsets=np.append(_whole(users["first_row"]).to_numpy(), rows).astype(np.int64),
+            user_ids=_whole(users["user"]),
+            ordered=bool(manifest["ordered"]),
+            truth=columns.get("truth"),
+            crowd=columns.get("crowd"),
+            manifest=manifest,
+        )
+
+    def _blocks(self) -> Iterator[dict[str, Column]]:
+        """The columns that there are, some rows of all at a time."""
+        columns = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
+        for parts in zip(*map(blocks_of, columns.values()), strict=True):
+            yield dict(zip(columns, parts, strict=True))
+
+    def _hash(self) -> str:
+        content = ContentHash(self.features.to_json())
+        for column in (self.ids, self.weights, self.labels, self.offsets):
+            if column is not None:
+                content.add(blocks_of(column))
+        return content.finish(self.ordered)
+
+
+def fact_of_log(folder: Path, key: str) -> Any:
+    """What the manifest in a folder says under a key; None where there is no log, or its manifest is damaged."""
+    if not (folder / MANIFEST).is_file():
+        return None
+    try:
+        manifest = read_json(folder / MANIFEST)
+    except ArtifactError:
+        return None
+    return manifest.get(key) if isinstance(manifest, dict) else None
+
+
+def refuse_foreign(folder: Path, name: str | None = None) -> None:
+    """A prepared log, of this `name` where it is given, may be replaced; anything else there is somebody's work."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file: choose a folder for the result")
+    foreign = {path.name for path in folder.iterdir()} - PARTS - FORMER_PARTS if folder.is_dir() else set()
+    if foreign:
+        raise ConfigError(
+            f"{folder} holds {min(foreign)}, which is no part of a log: choose another place for the result"
+        )
+    held = fact_of_log(folder, "name")
+    if name is not None and held not in (None, name):
+        raise ConfigError(f"{folder} holds the log '{held}': choose another place, or delete it first")
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """One array; `combine_chunks` copies even a single chunk out of the memory map."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

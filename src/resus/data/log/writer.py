@@ -1,0 +1,124 @@
+"""Writes an InteractionLog's folder block by block, so that a log may be larger than memory."""
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.column_files import Column, ColumnReader, ColumnWriter, blocks_of
+from resus.errors import DataError
+
+FORMAT = 2
+MANIFEST = "manifest.json"
+USERS = "users.arrow"
+FEATURES = "features.json"
+COLUMNS: dict[str, npt.DTypeLike] = {
+    "ids": np.int32,
+    "labels": np.float32,
+    "weights": np.float32,
+    "truth": np.float32,
+    "crowd": np.float32,
+}
+NO_EVENT = "the log has no event: check the filters and the input file"
+
+
+def column_file(name: str) -> str:
+    return f"{name}.npy"
+
+
+class ContentHash:
+    """One hash of everything a model could see: features, ids, weights, labels and offsets, in this order."""
+
+    def __init__(self, features: dict[str, Any]) -> None:
+        self._digest = hashlib.sha256(json.dumps(features, sort_keys=True).encode())
+
+    def add(self, blocks: Iterable[Column]) -> None:
+        for block in blocks:
+            self._digest.update(np.ascontiguousarray(block).data)
+
+    def finish(self, ordered: bool) -> str:
+        self._digest.update(str(ordered).encode())
+        return self._digest.hexdigest()
+
+
+class LogWriter:
+    """Takes the rows in the log's order, then who they belong to; `folder` is a log only when `finish` has ended."""
+
+    def __init__(self, folder: Path, features: FeatureMap, *, ordered: bool) -> None:
+        self._folder = folder
+        self._features = features
+        self._ordered = ordered
+        self._columns: dict[str, ColumnWriter] = {}
+        self._open = contextlib.ExitStack()
+        self._json = features.to_json()
+        self._hash = ContentHash(self._json)
+        self._positives = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._open.close()
+
+    def add(self, columns: dict[str, Column]) -> None:
+        """The next rows: `ids` and `labels`, and the same other columns every time."""
+        if not self._columns:
+            self._columns = {name: self._new_column(name, block) for name, block in columns.items()}
+        assert columns.keys() == self._columns.keys()
+        for name, block in columns.items():
+            self._columns[name].add(block)
+        self._hash.add([columns["ids"]])
+        self._positives += int(np.count_nonzero(columns["labels"]))
+
+    def finish(self, user_ids: pa.Array, offsets: npt.NDArray[np.int64], manifest: dict[str, Any]) -> None:
+        """Write whose rows they are, the features and the manifest."""
+        self._open.close()
+        if not self._columns:
+            raise DataError(NO_EVENT)
+        assert {column.rows for column in self._columns.values()} == {int(offsets[-1])}
+        users = pa.table({"user": user_ids, "first_row": pa.array(offsets[:-1])})
+        with pa.OSFile(str(self._folder / USERS), "wb") as sink, pa.ipc.new_file(sink, users.schema) as writer:
+            writer.write_table(users.combine_chunks())
+        facts = {
+            "format": FORMAT,
+            **manifest,
+            "hash": self._content_hash(offsets),
+            "counts": self._counts(len(user_ids)),
+            "columns": list(self._columns),
+            "ordered": self._ordered,
+        }
+        texts = {FEATURES: json.dumps(self._json, ensure_ascii=False)}
+        texts[MANIFEST] = json.dumps(facts, indent=2, ensure_ascii=False)
+        for name, text in texts.items():
+            (self._folder / name).write_text(text, encoding="utf-8")
+
+    def _new_column(self, name: str, block: Column) -> ColumnWriter:
+        width = block.shape[1] if block.ndim == 2 else None
+        return self._open.enter_context(ColumnWriter(self._folder / column_file(name), COLUMNS[name], width))
+
+    def _content_hash(self, offsets: npt.NDArray[np.int64]) -> str:
+        for name in ("weights", "labels"):  # hashed after all ids, so they are read again
+            if name in self._columns:
+                with ColumnReader(self._folder / column_file(name), COLUMNS[name]) as reader:
+                    self._hash.add(reader.blocks())
+        self._hash.add(blocks_of(offsets))
+        return self._hash.finish(self._ordered)
+
+    def _counts(self, users: int) -> dict[str, Any]:
+        fields = self._features.fields
+        item = next((f for f in fields if f.name == self._features.item), None)
+        return {
+            "rows": self._columns["ids"].rows,
+            "users": users,
+            "items": len(item.vocabulary) if item else None,
+            "positives": self._positives,
+            "ids": self._features.n_ids,
+            "fields": {f.name: f.ids - 1 if f.kind != "numeric" else "numeric" for f in fields},
+        }

@@ -1,0 +1,204 @@
+"""A table that was read, with the roles of its columns; and the reader of tables of one's own, CSV or Parquet."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from resus.data.build import BuildOptions
+from resus.data.options import PrepareOptions
+from resus.data.problems import Problem, find_problems, refuse
+from resus.data.readers.delimited import Delimited, read_delimited
+from resus.data.readers.frames import as_frame
+from resus.data.schema import TableSchema
+from resus.errors import ConfigError
+from resus.files import atomic_path
+
+PARQUET_SUFFIXES = (".parquet", ".pq")
+TAB_SUFFIXES = (".tsv", ".tab")
+OWN_DEFAULTS = BuildOptions()
+PUBLISHED_DEFAULTS = BuildOptions(min_item_count=100, duplicates="keep", single_events="keep")
+
+_ROLES = {
+    "user": ("user", "uid", "member", "visitor", "customer"),
+    "item": ("item", "movie", "product", "article", "sku", "adgroup", "ad_id", "video", "song"),
+    "label": ("label", "click", "clk", "target", "rating"),
+    "time": ("time", "date"),
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows as read, what was wrong on the way, and the defaults for a log of them; no frame where nothing was readable.
+
+    `lines` are the rows' line numbers in the file `where`; without them row 1 is the first. `truth` names the columns
+    of a planted world's two probabilities.
+    """
+
+    name: str
+    where: str
+    schema: TableSchema | None
+    frame: pl.DataFrame | None
+    problems: tuple[Problem, ...] = ()
+    lines: pl.Series | None = None
+    defaults: BuildOptions = OWN_DEFAULTS
+    truth: tuple[str, str] | None = None
+
+    def check(self, options: BuildOptions) -> list[Problem]:
+        """All that is wrong: what the reader met, then what the rows show."""
+        if self.frame is None or self.schema is None:
+            return list(self.problems)
+        found = find_problems(
+            self.frame,
+            self.schema,
+            where=self.where,
+            first_line=1,
+            duplicates=options.duplicates == "error",
+            single_events=options.single_events == "error",
+            lines=self.lines,
+        )
+        return [*self.problems, *found]
+
+
+class ColumnWriter(Protocol):
+    """What adds a column of its own to a table that was read: the scores of a model."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+
+    def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
+        """Which of the columns that are present it reads; its own must not be among them."""
+
+    def on_table(self, table: Table) -> Table:
+        """The table with the column, and with the field in its schema."""
+
+
+def read_table(
+    path: Path, schema: TableSchema | None, options: PrepareOptions, *, writer: ColumnWriter | None = None
+) -> Table:
+    """A CSV, TSV or Parquet file and the schema that says what its columns mean; what a `writer` reads is read too."""
+    if schema is not None and options.label_threshold is not None:
+        schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        read = _read_parquet(path, schema, writer)
+    else:
+        separator = _separator(path, schema)
+        encoding = schema.encoding if schema else "utf-8"
+        wanted = schema.columns if schema else ()
+        read = read_delimited(path, separator=separator, encoding=encoding, wanted=wanted)
+    problems = read.problems
+    if schema is None and read.frame is not None:
+        problems = (*problems, _no_schema(read.frame, read.where))
+    return Table(path.stem, read.where, schema, read.frame, problems, read.lines)
+
+
+def attach(
+    events: pl.DataFrame, rows: Delimited, key: str, problems: list[Problem], *, unlisted: str | None = None
+) -> pl.DataFrame:
+    """The events with the columns of another file, found by `key`; a key listed twice is a problem.
+
+    So is a key that is not listed where `unlisted`, the word for the events, is given.
+    """
+    assert rows.frame is not None
+    repeats = (~rows.frame[key].is_first_distinct()).arg_true()
+    if len(repeats):
+        assert rows.lines is not None
+        value, line = rows.frame[key][int(repeats[0])], int(rows.lines[int(repeats[0])])
+        problems.append(Problem(rows.where, line, key, f"{value!r} is listed twice", "delete one of the rows"))
+    listed = rows.frame.unique(subset=key, keep="first", maintain_order=True)
+    absent = events.filter(pl.col(key).is_not_null()).join(listed, on=key, how="anti")
+    if unlisted and absent.height:
+        what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
+        problems.append(Problem(rows.where, None, key, what, "fetch the file again: it is not whole"))
+    return events.join(listed, on=key, how="left", maintain_order="left")
+
+
+def _separator(path: Path, schema: TableSchema | None) -> str:
+    return (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
+
+
+def _read_parquet(path: Path, schema: TableSchema | None, writer: ColumnWriter | None = None) -> Delimited:
+    where = str(path)
+    if not path.is_file():
+        return Delimited(where, None, None, (Problem(where, None, None, "the file does not exist", "check the path"),))
+    try:
+        # Arrow, not polars, whose reader panics on some damaged files
+        present = pq.read_schema(path).names
+        columns = [name for name in schema.columns if name in present] if schema else present
+        if schema and writer:
+            columns = list(dict.fromkeys([*columns, *writer.columns_to_learn_from(schema, present, where)]))
+        table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
+        table.validate(full=True)
+        return Delimited(where, as_frame(table, where), None, ())
+    except (pa.ArrowException, pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        problem = Problem(where, None, None, f"it is not a whole Parquet file ({reason})", "fetch or write it again")
+        return Delimited(where, None, None, (problem,))
+
+
+def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
+    """A table without a schema; the fix is a guess at one, in YAML that can be pasted into a file."""
+    taken: dict[str, str] = {}
+    for role, hints in _ROLES.items():
+        free = [name for name in frame.columns if name not in taken.values()]
+        match = next((name for hint in hints for name in free if hint in name.lower()), None)
+        if match or role != "time":
+            taken[role] = match or "?"
+    fields = {name: _guess_kind(frame[name]) for name in frame.columns if name not in taken.values()}
+    guess = yaml.safe_dump(taken | {"fields": fields}, default_flow_style=True, sort_keys=False, width=10_000).strip()
+    what = f"no schema says what its columns {', '.join(frame.columns)} mean"
+    return Problem(where, None, None, what, f"write a schema file, for instance {guess}, and name it with --schema")
+
+
+def _guess_kind(series: pl.Series) -> str:
+    if series.dtype.is_nested():
+        return "multi"
+    if series.dtype != pl.String:
+        return "numeric" if series.dtype.is_float() else "categorical"
+    if bool(series.str.contains("|", literal=True).any()):
+        return "multi"
+    numbers = series.cast(pl.Float64, strict=False)
+    fractional = bool(series.str.contains(".", literal=True).any())
+    return "numeric" if fractional and numbers.null_count() == series.null_count() else "categorical"
+
+
+def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
+    """All rows and columns of a CSV, TSV or Parquet file, or one sentence on what is wrong with it."""
+    if path.suffix.lower() in PARQUET_SUFFIXES:
+        read = _read_parquet(path, None)
+    else:
+        read = read_delimited(path, separator=_separator(path, schema), encoding=schema.encoding)
+    refuse(read.problems)
+    assert read.frame is not None
+    return read.frame
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file that would not be what its ending says."""
+    known = (".csv", *TAB_SUFFIXES, *PARQUET_SUFFIXES)
+    if path.suffix.lower() not in known:
+        raise ConfigError(f"{path} ends in none of {', '.join(known)}: name the file by the kind it shall be")
+
+
+def check_out(out: Path, *tables: Path) -> None:
+    """Refuse to write where nothing can be written, or where one of the tables lies that are read."""
+    if out.is_dir():
+        raise ConfigError(f"{out} is a folder: name a file for the scores")
+    if out.exists() and any(table.exists() and out.samefile(table) for table in tables):
+        raise ConfigError(f"{out} is one of the tables that are read: name another file for the scores")
+
+
+def write_plain(frame: pl.DataFrame, path: Path) -> None:
+    """A CSV, TSV or Parquet file, by its ending; whole or not at all."""
+    check_ending(path)
+    with atomic_path(path) as aside:
+        if path.suffix.lower() in PARQUET_SUFFIXES:
+            pq.write_table(frame.to_arrow(), aside)
+        else:
+            frame.write_csv(aside, separator="\t" if path.suffix.lower() in TAB_SUFFIXES else ",")

@@ -1,0 +1,21 @@
+"""Logistic regression."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from resus.episodes.tensors import Features
+from resus.model.encoders.embedding import FieldEmbedding
+
+
+class LR(nn.Module):
+    """The field vectors side by side; with a linear output this is linear in the one-hot inputs, as LR is."""
+
+    def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float) -> None:
+        super().__init__()
+        self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)
+        self.width = len(column_counts) * embedding_dim
+
+    def forward(self, features: Features) -> Tensor:
+        """Rows → `[N, K]`."""
+        return self.embedding(features).flatten(1)  # type: ignore[no-any-return]

@@ -1,0 +1,199 @@
+"""Ridge regression of one live user: the dual form up to K + 1 events, then the primal one of a (K + 1)² matrix."""
+
+import torch
+from torch import Tensor
+
+from resus.model.learners.answer import Answer
+from resus.model.learners.ridge.learner import RidgeLearner
+
+CHANGES = 256  # rank-one updates after which the primal form is built anew, so that rounding does not add up
+
+
+class LiveRidge:
+    """Both forms give the same numbers; an event costs O(k² + kK) in the dual form and O(K²) in the primal one."""
+
+    def __init__(self, learner: RidgeLearner, width: int) -> None:
+        self._learner, self._width = learner, width
+        self._form: _Dual | _Primal = self._form_for(0)
+
+    def _form_for(self, events: int) -> "_Dual | _Primal":
+        form = _Primal if events > self._width + 1 else _Dual
+        return form(self._learner.constant, float(self._learner.ridge.detach()), self._width)
+
+    def __len__(self) -> int:
+        return len(self._form)
+
+    def fill(self, encoded: Tensor, outcomes: Tensor) -> None:
+        self._form = self._form_for(len(outcomes))
+        self._form.fill(encoded, outcomes)
+
+    def append(self, encoded: Tensor, outcome: Tensor) -> None:
+        if isinstance(self._form, _Dual) and len(self) == self._width + 1:
+            known, outcomes = self._form.events
+            self.fill(torch.cat([known, encoded.unsqueeze(0)]), torch.cat([outcomes, outcome.double().view(1)]))
+        else:
+            self._form.append(encoded, outcome)
+
+    def insert(self, place: int, encoded: Tensor, outcome: Tensor) -> None:
+        self.append(encoded, outcome)
+        self._form.move_last_to(place)
+
+    def correct(self, place: int, outcome: Tensor) -> None:
+        self._form.correct(place, outcome)
+
+    def remove(self, place: int) -> None:
+        self._form.remove(place)
+
+    def answer(self, encoded: Tensor) -> Answer:
+        return self._form.answer(encoded)
+
+
+class _Dual:
+    """(ΦΦᵀ + λI) = LLᵀ and c = L⁻¹Δy, in float64; an event appends one row to L and one entry to c, in O(k² + kK)."""
+
+    def __init__(self, constant: float, ridge: float, width: int) -> None:
+        self._constant, self._ridge = constant, ridge
+        self._encoded = torch.empty(0, width)
+        self._gram = torch.empty(0, 0, dtype=torch.float64)
+        self._factor = torch.empty(0, 0, dtype=torch.float64)
+        self._residuals = torch.empty(0, dtype=torch.float64)
+        self._whitened = torch.empty(0, dtype=torch.float64)  # c
+
+    def __len__(self) -> int:
+        return len(self._residuals)
+
+    def fill(self, encoded: Tensor, outcomes: Tensor) -> None:
+        self._encoded, self._residuals = encoded, outcomes.double()
+        self._gram = (encoded @ encoded.T).double() + self._constant
+        self._keep(list(range(len(outcomes))))
+
+    def append(self, encoded: Tensor, outcome: Tensor) -> None:
+        residual = outcome.double()
+        inner = (self._encoded @ encoded).double() + self._constant
+        own = float(encoded @ encoded) + self._constant
+        row = _solve_lower(self._factor, inner)
+        pivot = max(own + self._ridge - float(row @ row), self._ridge) ** 0.5
+        self._whitened = torch.cat([self._whitened, ((residual - row @ self._whitened) / pivot).view(1)])
+        self._gram = _bordered(self._gram, inner, inner, own)
+        self._factor = _bordered(self._factor, row, torch.zeros_like(row), pivot)
+        self._encoded = torch.cat([self._encoded, encoded.unsqueeze(0)])
+        self._residuals = torch.cat([self._residuals, residual.view(1)])
+
+    @property
+    def events(self) -> tuple[Tensor, Tensor]:
+        return self._encoded, self._residuals
+
+    def move_last_to(self, place: int) -> None:
+        last = len(self) - 1
+        self._keep([*range(place), last, *range(place, last)])
+
+    def correct(self, place: int, outcome: Tensor) -> None:
+        self._residuals[place] = outcome
+        self._whitened = _solve_lower(self._factor, self._residuals)
+
+    def remove(self, place: int) -> None:
+        self._keep([other for other in range(len(self)) if other != place])
+
+    def answer(self, encoded: Tensor) -> Answer:
+        inner = (self._encoded @ encoded.T).double() + self._constant  # [k, N]
+        dual = torch.linalg.solve_triangular(self._factor.T, self._whitened.unsqueeze(1), upper=True)
+        parts = (inner * dual).T
+        whitened = torch.linalg.solve_triangular(self._factor, inner, upper=False)
+        prior = (encoded * encoded).sum(dim=1).double() + self._constant
+        variance = (prior - (whitened * whitened).sum(dim=0)).clamp(min=0)
+        return Answer(parts.sum(dim=1).float(), parts.float(), variance.sqrt().float())
+
+    def _keep(self, order: list[int]) -> None:
+        """Other events or another order need another factor: k³ / 3 operations, from the inner products at hand."""
+        places = torch.tensor(order, dtype=torch.int64)
+        self._encoded, self._residuals = self._encoded[places], self._residuals[places]
+        self._gram = self._gram[places][:, places]
+        self._factor = torch.linalg.cholesky(self._gram + self._ridge * torch.eye(len(order), dtype=torch.float64))
+        self._whitened = _solve_lower(self._factor, self._residuals)
+
+
+class _Primal:
+    """P = (ΦᵀΦ + λI)⁻¹ and w = PΦᵀΔy, in float64; the events are kept to name what each of them did."""
+
+    def __init__(self, constant: float, ridge: float, width: int) -> None:
+        self._constant, self._ridge = constant, ridge
+        self._rows = torch.empty(0, width + 1, dtype=torch.float64)
+        self._residuals = torch.empty(0, dtype=torch.float64)
+        self._inverse: Tensor  # P
+        self._weights: Tensor  # w
+        self._build()
+
+    def __len__(self) -> int:
+        return len(self._residuals)
+
+    def fill(self, encoded: Tensor, outcomes: Tensor) -> None:
+        self._rows, self._residuals = self._with_constant(encoded), outcomes.double()
+        self._build()
+
+    def append(self, encoded: Tensor, outcome: Tensor) -> None:
+        row = self._with_constant(encoded.unsqueeze(0))
+        self._rows = torch.cat([self._rows, row])
+        self._residuals = torch.cat([self._residuals, outcome.double().view(1)])
+        self._change(row.squeeze(0), self._residuals[-1], sign=1.0)
+
+    def move_last_to(self, place: int) -> None:
+        """The order of events changes nothing but how they are listed."""
+        last = len(self) - 1
+        order = torch.tensor([*range(place), last, *range(place, last)])
+        self._rows, self._residuals = self._rows[order], self._residuals[order]
+
+    def correct(self, place: int, outcome: Tensor) -> None:
+        change = outcome.double() - self._residuals[place]
+        self._residuals[place] = outcome
+        self._weights = self._weights + self._inverse @ self._rows[place] * change
+
+    def remove(self, place: int) -> None:
+        row, residual = self._rows[place], self._residuals[place]
+        self._rows = torch.cat([self._rows[:place], self._rows[place + 1 :]])
+        self._residuals = torch.cat([self._residuals[:place], self._residuals[place + 1 :]])
+        self._change(row, residual, sign=-1.0)
+
+    def answer(self, encoded: Tensor) -> Answer:
+        rows = self._with_constant(encoded)
+        spread = rows @ self._inverse
+        dual = (self._residuals - self._rows @ self._weights) / self._ridge  # so that parts are those of the dual form
+        parts = (rows @ self._rows.T) * dual
+        variance = self._ridge * (spread * rows).sum(dim=1).clamp(min=0)
+        return Answer((rows @ self._weights).float(), parts.float(), variance.sqrt().float())
+
+    def _change(self, row: Tensor, residual: Tensor, *, sign: float) -> None:
+        """One event more or less, by Sherman and Morrison."""
+        self._changes += 1
+        moved = self._inverse @ row
+        pivot = 1 + sign * float(row @ moved)
+        if self._changes >= CHANGES or pivot < 1e-6:
+            self._build()
+            return
+        self._weights = self._weights + sign * moved / pivot * (residual - row @ self._weights)
+        self._inverse = self._inverse - sign * torch.outer(moved, moved) / pivot
+
+    def _build(self) -> None:
+        self._changes = 0
+        system = self._rows.T @ self._rows + self._ridge * torch.eye(self._rows.shape[1], dtype=torch.float64)
+        self._inverse = torch.cholesky_inverse(torch.linalg.cholesky(system))
+        self._weights = self._inverse @ (self._rows.T @ self._residuals)
+
+    def _with_constant(self, encoded: Tensor) -> Tensor:
+        constant = torch.full((len(encoded), 1), self._constant**0.5, dtype=torch.float64)
+        return torch.cat([encoded.double(), constant], dim=1)
+
+
+def _solve_lower(factor: Tensor, values: Tensor) -> Tensor:
+    solved: Tensor = torch.linalg.solve_triangular(factor, values.unsqueeze(1), upper=False)
+    return solved.squeeze(1)
+
+
+def _bordered(matrix: Tensor, row: Tensor, column: Tensor, corner: float) -> Tensor:
+    """The matrix with one more row below and one more column to the right."""
+    size = len(row)
+    larger = matrix.new_empty(size + 1, size + 1)
+    larger[:size, :size] = matrix
+    larger[size, :size] = row
+    larger[:size, size] = column
+    larger[size, size] = corner
+    return larger

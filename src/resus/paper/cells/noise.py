@@ -1,0 +1,87 @@
+"""Supports that have less and less to do with the query (section 5.5, figure 4)."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from resus.baselines.method import Floats, Method
+from resus.data.log.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import features_of
+from resus.evaluation.metrics import auc, gauc, logloss
+from resus.model.predictors.neural import NeuralPredictor
+from resus.paper.cells.cells import NoiseLevel
+
+LEVELS = 5
+QUERIES_AT_ONCE = 512
+Rows = npt.NDArray[np.int64]
+
+
+def noise_levels(
+    method: Method, log: InteractionLog, ordered: OrderedUsers, predictor: NeuralPredictor, support: int
+) -> list[NoiseLevel]:
+    """A user's first `support` events, sorted by distance to the query in Ψ's encoding, make five supports of a fifth.
+
+    The queries are all later events, the same at every level, so the levels differ in nothing but relevance.
+    """
+    users, rows, distances = [], [], []
+    logits: list[list[Floats]] = [[] for _ in range(LEVELS)]
+    for user, queries, sorted_rows, sorted_distances in _by_distance(log, ordered, predictor, support):
+        users.append(np.full(len(queries), user))
+        rows.append(queries)
+        distances.append(_fifths(sorted_distances).mean(axis=2))
+        for level, supports in enumerate(_fifths(sorted_rows).swapaxes(0, 1)):
+            logits[level].append(_answers(method, log, supports, queries))
+    if not rows:
+        return []
+    asked, owners = np.concatenate(rows), np.concatenate(users)
+    mean_distances = np.concatenate(distances).mean(axis=0)
+    labels = log.labels[asked]
+    found = []
+    for level, parts in enumerate(logits):
+        own = np.concatenate(parts)
+        found.append(
+            NoiseLevel(
+                distance=float(mean_distances[level]),
+                auc=auc(labels, own),
+                gauc=gauc(labels, own, owners).value,
+                logloss=logloss(labels, own),
+            )
+        )
+    return found
+
+
+def _fifths(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """`[Q, S]`, sorted by distance → `[Q, LEVELS, S / LEVELS]`; what does not divide is left out at the far end."""
+    size = values.shape[1] // LEVELS
+    return values[:, : size * LEVELS].reshape(len(values), LEVELS, size)
+
+
+def _answers(method: Method, log: InteractionLog, supports: Rows, queries: Rows) -> Floats:
+    """Each query is a user of its own, with its own support."""
+    size = supports.shape[1]
+    batch = EpisodeBatch(
+        rows=np.column_stack([supports, queries]).ravel(),
+        lengths=np.full(len(queries), size + 1),
+        support_sizes=np.full(len(queries), size),
+    )
+    return method.score(log, batch)
+
+
+@torch.no_grad()
+def _by_distance(
+    log: InteractionLog, ordered: OrderedUsers, predictor: NeuralPredictor, support: int
+) -> Iterator[tuple[int, Rows, Rows, Floats]]:
+    """User, queries `[Q]`, the support rows from near to far `[Q, S]` and their distances; a long user in parts."""
+    starts = np.cumsum(ordered.lengths) - ordered.lengths
+    for user, start, length in zip(ordered.users, starts, ordered.lengths, strict=True):
+        own = ordered.rows[start : start + length]
+        for first in range(support, length, QUERIES_AT_ONCE):
+            queries = own[first : first + QUERIES_AT_ONCE]
+            encoded = predictor.encoder(features_of(log, np.concatenate([own[:support], queries])))
+            distances = torch.cdist(encoded[support:], encoded[:support]).numpy()
+            order = np.argsort(distances, axis=1, kind="stable")
+            yield int(user), queries, own[:support][order], np.take_along_axis(distances, order, axis=1)

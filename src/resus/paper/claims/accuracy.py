@@ -1,0 +1,231 @@
+"""Research question 1, table 3: RESUS against its rivals on cold users."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from statistics import fmean
+
+from resus.paper.claims.p_values import significance
+from resus.paper.claims.terms import LITTLE, RIVALS, Checks
+from resus.paper.published import STAGES
+from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED
+from resus.paper.verdicts import SIGNIFICANT, Check, Claim, Evidence
+
+_TABLE_3 = "5.2, table 3"
+
+
+def best_of_all(metric: str) -> Checks:
+    def checks(evidence: Evidence) -> list[Check]:
+        found = []
+        for stage in STAGES:
+            # the paper says itself that Meta-Embedding is ahead there
+            excused = metric == "auc" and evidence.data_set == "frappe" and stage == "I"
+            rivals = [rival for rival in RIVALS if not (excused and rival == "meta-embedding")]
+            if pair := evidence.closest(PROPOSED, rivals, stage, metric):
+                found += evidence.duel(*pair, stage, metric, case=stage)
+        return found
+
+    return checks
+
+
+def _lowest_logloss(evidence: Evidence) -> list[Check]:
+    found = []
+    for stage in STAGES:
+        if evidence.data_set == "frappe" and stage == "I":
+            continue  # table 3 itself has MAMO ahead there
+        hardest = [
+            min(duels, key=lambda check: check.margin)
+            for method in PROPOSED
+            if (duels := [c for rival in RIVALS for c in evidence.duel(rival, method, stage, "logloss", case=stage)])
+        ]
+        if hardest:
+            found.append(max(hardest, key=lambda check: check.margin))
+    return found
+
+
+def _significantly(evidence: Evidence) -> list[Check]:
+    found = []
+    for stage in STAGES:
+        compared = {
+            method: [each for rival in RIVALS if (each := evidence.comparison(method, rival, stage))]
+            for method in PROPOSED
+        }
+        hardest = [min(of_method, key=lambda each: each.difference) for of_method in compared.values() if of_method]
+        if hardest:
+            best = max(hardest, key=lambda each: each.difference)
+            found += significance(evidence, best, stage, below=SIGNIFICANT)
+    return found
+
+
+def _stable(evidence: Evidence) -> list[Check]:
+    """The worst place over the stages among all methods."""
+    places: dict[str, list[int]] = {}
+    for stage in STAGES:
+        own = [value for method in PROPOSED if (value := evidence.value(method, stage)) is not None]
+        values = {rival: value for rival in RIVALS if (value := evidence.value(rival, stage)) is not None}
+        if own:
+            values["RESUS"] = max(own)
+        for place, name in enumerate(sorted(values, key=lambda name: -values[name]), start=1):
+            places.setdefault(name, []).append(place)
+    if "RESUS" not in places:
+        return []
+    own_worst = max(places["RESUS"])
+    return [
+        Check(label, worst - own_worst, f"{label}: worst place {worst}, RESUS {own_worst}")
+        for method in OPTIMISATION
+        if method in places
+        for label, worst in ((evidence.label(method), max(places[method])),)
+    ]
+
+
+def _better_learner(evidence: Evidence) -> list[Check]:
+    winner = {"ml-1m": "resus-rr", "frappe": "resus-nn", "taobao": "resus-nn"}.get(evidence.data_set)
+    if winner is None:
+        return []
+    other = next(method for method in PROPOSED if method != winner)
+    pair = evidence.on_average(winner, other)
+    if pair is None:
+        return []
+    clause = f"mean of the stages: {evidence.versus(winner, other, pair)}"
+    return [Check("mean of the stages", pair[0] - pair[1], clause)]
+
+
+def _optimisation_over_few_shot(evidence: Evidence) -> list[Check]:
+    found = []
+    for stage in STAGES:
+        pairs = [(method, rival) for method in OPTIMISATION for rival in FEW_SHOT]
+        gains = [gain for method, rival in pairs if (gain := evidence.gain(method, rival, stage)) is not None]
+        if gains:
+            found.append(Check(stage, fmean(gains), f"{stage}: {fmean(gains):+.4f} AUC"))
+    return found
+
+
+def _meta_embedding(stages: Iterable[str], *, ahead: bool) -> Checks:
+    def checks(evidence: Evidence) -> list[Check]:
+        found = []
+        for stage in stages:
+            for rival in ("melu", "mamo"):
+                pair = ("meta-embedding", rival) if ahead else (rival, "meta-embedding")
+                found += evidence.duel(*pair, stage)
+        return found
+
+    return checks
+
+
+def _rises(evidence: Evidence) -> list[Check]:
+    return [
+        check
+        for method in PROPOSED
+        for check in steps(evidence.label(method), [evidence.value(method, stage) for stage in STAGES])
+    ]
+
+
+def steps(label: str, values: Sequence[float | None]) -> list[Check]:
+    """One check of a whole rise."""
+    present = [value for value in values if value is not None]
+    if len(present) < 2:
+        return []
+    smallest = min(later - earlier for earlier, later in pairwise(present))
+    return [Check(label, smallest, f"{label} {' → '.join(f'{value:.4f}' for value in present)}")]
+
+
+def _almost_all_gain(evidence: Evidence) -> list[Check]:
+    found = []
+    for metric, name, sign in (("auc", "AUC rises", 1), ("logloss", "Logloss falls", -1)):
+        ends = [
+            (evidence.value(method, "I", metric), evidence.value(method, "III", metric))
+            for method in (*RIVALS, *PROPOSED)
+        ]
+        changes = [sign * (last - first) for first, last in ends if first is not None and last is not None]
+        if changes:
+            gained = sum(change > 0 for change in changes)
+            found.append(Check(name, gained - len(changes) + 1.5, f"{name} with {gained} of {len(changes)} methods"))
+    return found
+
+
+def _few_shot_gains_little(evidence: Evidence) -> list[Check]:
+    found = []
+    for method in FEW_SHOT:
+        earlier, later = evidence.value(method, "II"), evidence.value(method, "III")
+        if earlier is not None and later is not None:
+            gain = later - earlier
+            found.append(Check(evidence.label(method), LITTLE - gain, f"{evidence.label(method)} {gain:+.4f}"))
+    return found
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "rq1",
+        "RESUS, the better of its two learners, has the best AUC of all methods in every stage; on Frappe in stage I "
+        "only Meta-Embedding is ahead.",
+        _TABLE_3,
+        (*RIVALS, *PROPOSED),
+        best_of_all("auc"),
+    ),
+    Claim(
+        "rq1",
+        "The better of RESUS's two learners also has the lowest Logloss of all methods in every stage, except in "
+        "stage I on Frappe.",
+        _TABLE_3,
+        (*RIVALS, *PROPOSED),
+        _lowest_logloss,
+    ),
+    Claim(
+        "rq1",
+        f"RESUS beats the best rival significantly (p < {SIGNIFICANT} in the t-test over runs and in the bootstrap "
+        "over users).",
+        _TABLE_3,
+        (*RIVALS, *PROPOSED),
+        _significantly,
+    ),
+    Claim(
+        "rq1",
+        "RESUS is more stable than the optimisation-based methods: its worst place over the stages is better than "
+        "theirs.",
+        "5.2",
+        (*RIVALS, *PROPOSED),
+        _stable,
+    ),
+    Claim(
+        "rq1",
+        "On average RESUS-RR is the better learner on MovieLens-1M, RESUS-NN on Frappe and Taobao.",
+        _TABLE_3,
+        PROPOSED,
+        _better_learner,
+    ),
+    Claim(
+        "rq1",
+        "Optimisation-based methods beat few-shot representation methods on average.",
+        _TABLE_3,
+        RIVALS,
+        _optimisation_over_few_shot,
+    ),
+    Claim(
+        "rq1",
+        "Meta-Embedding beats MeLU and MAMO in stage I.",
+        _TABLE_3,
+        OPTIMISATION,
+        _meta_embedding(("I",), ahead=True),
+    ),
+    Claim(
+        "rq1",
+        "Meta-Embedding loses to MeLU and MAMO in stages II and III.",
+        _TABLE_3,
+        OPTIMISATION,
+        _meta_embedding(("II", "III"), ahead=False),
+    ),
+    Claim("rq1", "RESUS gets better with more events: stage I < II < III.", _TABLE_3, PROPOSED, _rises),
+    Claim(
+        "rq1",
+        "Almost all methods (all but one at most) reach a higher AUC and a lower Logloss in stage III than in I.",
+        _TABLE_3,
+        (*RIVALS, *PROPOSED),
+        _almost_all_gain,
+    ),
+    Claim(
+        "rq1",
+        f"Few-shot representation methods gain little (at most {LITTLE} AUC) from stage II to III.",
+        _TABLE_3,
+        FEW_SHOT,
+        _few_shot_gains_little,
+    ),
+)

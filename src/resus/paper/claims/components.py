@@ -1,0 +1,159 @@
+"""Research question 2, tables 4 and 5: what Ψ, its pretraining and its architecture contribute."""
+
+from collections.abc import Sequence
+
+from resus.paper.claims.p_values import TABLE_5_TESTS, all_gains_significant
+from resus.paper.claims.terms import COMPARABLE, FAR, JOINT, LEARNERS, RIVALS, STEADY, Checks
+from resus.paper.published import STAGES
+from resus.paper.questions import ARCHITECTURES, PROPOSED, resus_on
+from resus.paper.verdicts import Check, Claim, Evidence
+
+_TABLE_4, _TABLE_5 = "5.3, table 4", "5.3, table 5"
+_RESUS_ON_ALL = tuple(resus_on(learner, kind) for kind in ARCHITECTURES for learner in LEARNERS)
+
+
+def _over_mus(evidence: Evidence) -> list[Check]:
+    return [
+        check for method in PROPOSED for stage in STAGES for check in evidence.duel(method, "mus", stage, above=FAR)
+    ]
+
+
+def _pretraining(evidence: Evidence) -> list[Check]:
+    found = []
+    for method, joint in JOINT.items():
+        for stage in STAGES:
+            if evidence.data_set == "frappe":
+                found += evidence.duel(joint, method, stage)
+            else:
+                found += evidence.duel(method, joint, stage, above=-COMPARABLE)
+    return found
+
+
+def _joint_against_rivals(evidence: Evidence) -> list[Check]:
+    """One check of most cases."""
+    cases = [
+        check
+        for joint in JOINT.values()
+        for stage in STAGES
+        if (pair := evidence.closest([joint], RIVALS, stage))
+        for check in evidence.duel(*pair, stage, above=-COMPARABLE)
+    ]
+    if not cases:
+        return []
+    good, worst = sum(case.passed for case in cases), min(cases, key=lambda case: case.margin)
+    return [Check("most cases", good - len(cases) / 2, f"in {good} of {len(cases)} cases, at worst {worst.clause}")]
+
+
+def _every_architecture(evidence: Evidence) -> list[Check]:
+    return [
+        check
+        for kind in ARCHITECTURES
+        for learner in LEARNERS
+        for stage in STAGES
+        for check in evidence.duel(resus_on(learner, kind), kind, stage)
+    ]
+
+
+def _lightgbm_is_best(methods: Sequence[str], champions: Sequence[str]) -> Checks:
+    def checks(evidence: Evidence) -> list[Check]:
+        found = []
+        for stage in STAGES:
+            others = [method for method in methods if method not in champions]
+            if pair := evidence.closest(champions, others, stage):
+                found += evidence.duel(*pair, stage, case=stage)
+        return found
+
+    return checks
+
+
+def _better_predictor_better_resus(evidence: Evidence) -> list[Check]:
+    found = []
+    for better, worse in (("xdeepfm", "lr"), (resus_on("rr", "xdeepfm"), resus_on("rr", "lr"))):
+        if pair := evidence.on_average(better, worse):
+            found.append(Check(evidence.label(better), pair[0] - pair[1], evidence.versus(better, worse, pair)))
+    return found
+
+
+def _steady_gains(evidence: Evidence) -> list[Check]:
+    found = []
+    for learner in LEARNERS:
+        for stage in STAGES:
+            gains = [
+                gain
+                for kind in ARCHITECTURES
+                if (gain := evidence.gain(resus_on(learner, kind), kind, stage)) is not None
+            ]
+            if len(gains) > 1:
+                case = f"{evidence.label(f'resus-{learner}')} {stage}"
+                clause = f"{case}: gains from {min(gains):+.4f} to {max(gains):+.4f} AUC"
+                found.append(Check(case, STEADY * min(gains) - max(gains), clause))
+    return found
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "rq2",
+        f"RESUS beats MUS, which has no Ψ, by far (more than {FAR} AUC in every stage).",
+        _TABLE_4,
+        ("mus", *PROPOSED),
+        _over_mus,
+    ),
+    Claim(
+        "rq2",
+        f"Pretraining Ψ is better than training it jointly, or comparable (within {COMPARABLE} AUC); on Frappe it is "
+        "worse.",
+        _TABLE_4,
+        (*PROPOSED, *JOINT.values()),
+        _pretraining,
+    ),
+    Claim(
+        "rq2",
+        f"Even without pretraining RESUS is better than the best rival, or comparable (within {COMPARABLE} AUC), in "
+        "most cases.",
+        "5.3, tables 3 and 4",
+        (*JOINT.values(), *RIVALS),
+        _joint_against_rivals,
+    ),
+    Claim(
+        "rq2",
+        "RESUS improves every architecture of Ψ in every stage.",
+        _TABLE_5,
+        (*ARCHITECTURES, *_RESUS_ON_ALL),
+        _every_architecture,
+    ),
+    Claim(
+        "rq2",
+        f"All of RESUS's gains over its Ψ are significant ({TABLE_5_TESTS}).",
+        _TABLE_5,
+        (*ARCHITECTURES, *_RESUS_ON_ALL),
+        all_gains_significant({kind: kind for kind in ARCHITECTURES}),
+    ),
+    Claim(
+        "rq2",
+        "LightGBM is the best Ψ.",
+        _TABLE_5,
+        ARCHITECTURES,
+        _lightgbm_is_best(ARCHITECTURES, ("lightgbm",)),
+    ),
+    Claim(
+        "rq2",
+        "RESUS on LightGBM is the best RESUS.",
+        _TABLE_5,
+        _RESUS_ON_ALL,
+        _lightgbm_is_best(_RESUS_ON_ALL, (resus_on("nn", "lightgbm"), resus_on("rr", "lightgbm"))),
+    ),
+    Claim(
+        "rq2",
+        "A better Ψ makes a better RESUS: xDeepFM beats LR, and RESUS-RR on xDeepFM beats RESUS-RR on LR.",
+        _TABLE_5,
+        ("lr", "xdeepfm", resus_on("rr", "lr"), resus_on("rr", "xdeepfm")),
+        _better_predictor_better_resus,
+    ),
+    Claim(
+        "rq2",
+        f"RESUS's gains are stable over architectures (the largest at most {STEADY:.0f} times the smallest).",
+        _TABLE_5,
+        (*ARCHITECTURES, *_RESUS_ON_ALL),
+        _steady_gains,
+    ),
+)

@@ -1,0 +1,107 @@
+"""Research question 5, table 6 and figure 5: what RESUS costs in time."""
+
+from collections.abc import Callable
+from statistics import fmean
+
+from resus.paper.claims.terms import RIVALS, Checks
+from resus.paper.published import Times
+from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED
+from resus.paper.verdicts import Check, Claim, Evidence
+
+_TABLE_6 = "5.6, table 6"
+
+
+def _fastest(seconds: Callable[[Times], float]) -> Checks:
+    def checks(evidence: Evidence) -> list[Check]:
+        rivals = {rival: seconds(times) for rival in RIVALS if (times := times_of(evidence, rival))}
+        if not rivals:
+            return []
+        rival = min(rivals, key=lambda name: rivals[name])
+        fastest = f"fastest rival {evidence.label(rival)} {rivals[rival]:.1f} s"
+        return [
+            Check(name, rivals[rival] - seconds(times), f"{name} {seconds(times):.1f} s, {fastest}")
+            for method in PROPOSED
+            if (times := times_of(evidence, method)) and (name := evidence.label(method))
+        ]
+
+    return checks
+
+
+def training_seconds(times: Times) -> float:
+    return times.training + times.pretraining
+
+
+def _test_seconds(times: Times) -> float:
+    return times.test
+
+
+def times_of(evidence: Evidence, method: str) -> Times | None:
+    return evidence.numbers.times(evidence.data_set, method)
+
+
+def _optimisation_trains_longer(evidence: Evidence) -> list[Check]:
+    means = []
+    for family in (OPTIMISATION, FEW_SHOT):
+        seconds = [training_seconds(times) for method in family if (times := times_of(evidence, method))]
+        if not seconds:
+            return []
+        means.append(fmean(seconds))
+    return [Check("on average", means[0] - means[1], f"on average {means[0]:.0f} s against {means[1]:.0f} s")]
+
+
+def _meta_embedding_and_melu(evidence: Evidence) -> list[Check]:
+    own, other = times_of(evidence, "meta-embedding"), times_of(evidence, "melu")
+    if own is None or other is None:
+        return []
+    return [
+        Check(
+            "training",
+            training_seconds(own) - training_seconds(other),
+            f"training {training_seconds(own):.0f} s, MeLU {training_seconds(other):.0f} s",
+        ),
+        Check("test", other.test - own.test, f"test {own.test:.1f} s, MeLU {other.test:.1f} s"),
+    ]
+
+
+def _slow_to_converge(evidence: Evidence) -> list[Check]:
+    quick = [
+        times.epochs for method in (*FEW_SHOT, "melu", *PROPOSED) if (times := times_of(evidence, method)) is not None
+    ]
+    return [
+        Check(name, times.epochs - max(quick), f"{name} {times.epochs:.3g} epochs, the others at most {max(quick):.3g}")
+        for method in ("mamo", "meta-embedding")
+        if quick and (times := times_of(evidence, method)) and (name := evidence.label(method))
+    ]
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "rq5",
+        "RESUS trains faster than every rival (pretraining counted).",
+        _TABLE_6,
+        (*RIVALS, *PROPOSED),
+        _fastest(training_seconds),
+    ),
+    Claim("rq5", "RESUS has the shortest test time.", _TABLE_6, (*RIVALS, *PROPOSED), _fastest(_test_seconds)),
+    Claim(
+        "rq5",
+        "Optimisation-based methods train longer than few-shot representation methods on average.",
+        _TABLE_6,
+        RIVALS,
+        _optimisation_trains_longer,
+    ),
+    Claim(
+        "rq5",
+        "Meta-Embedding trains longer than MeLU, but tests faster.",
+        _TABLE_6,
+        ("meta-embedding", "melu"),
+        _meta_embedding_and_melu,
+    ),
+    Claim(
+        "rq5",
+        "MAMO and Meta-Embedding take more epochs than all the others.",
+        "5.6, figure 5",
+        (*RIVALS, *PROPOSED),
+        _slow_to_converge,
+    ),
+)

@@ -1,0 +1,106 @@
+"""Research question 4, figure 4: supports that have less and less to do with the query."""
+
+from collections.abc import Sequence
+
+from resus.paper.claims.terms import FAR, Checks
+from resus.paper.questions import PROPOSED
+from resus.paper.report.summary import Noise
+from resus.paper.verdicts import Check, Claim, Evidence
+
+_FIGURE_4 = "5.5, figure 4"
+
+
+def _levels(evidence: Evidence, method: str) -> list[Noise]:
+    """From the nearest support to the farthest; the paper prints no numbers of them."""
+    return evidence.summary.noise(evidence.data_set, method) if evidence.summary else []
+
+
+def _fall(levels: Sequence[Noise]) -> float:
+    return levels[0].auc - levels[-1].auc
+
+
+def _ahead_at_every_level(metric: str, name: str, *, sign: int) -> Checks:
+    """By how much RESUS is better; `sign` is -1 where less is better."""
+
+    def checks(evidence: Evidence) -> list[Check]:
+        found = []
+        for method in PROPOSED:
+            both = zip(_levels(evidence, method), _levels(evidence, "meta-embedding"), strict=False)
+            gains = [sign * (getattr(mine, metric) - getattr(theirs, metric)) for mine, theirs in both]
+            if gains:
+                label = evidence.label(method)
+                clause = f"{label} ahead by {min(gains):+.4f} to {max(gains):+.4f} {name} over {len(gains)} levels"
+                found.append(Check(label, min(gains), clause))
+        return found
+
+    return checks
+
+
+def _stable(evidence: Evidence) -> list[Check]:
+    found = []
+    for method in PROPOSED:
+        if aucs := [level.auc for level in _levels(evidence, method)]:
+            name, least, most = evidence.label(method), min(aucs), max(aucs)
+            clause = f"{name} between {least:.4f} and {most:.4f} AUC over {len(aucs)} levels"
+            found.append(Check(name, FAR - (most - least), clause))
+    return found
+
+
+def _falls_slightly(evidence: Evidence) -> list[Check]:
+    """Two-sided: a rise is no fall."""
+    found = []
+    for method in PROPOSED:
+        if levels := _levels(evidence, method):
+            name, fall = evidence.label(method), _fall(levels)
+            found.append(Check(name, min(fall, FAR - fall), f"{name} {-fall:+.4f} AUC from nearest to farthest"))
+    return found
+
+
+def _falls_less_than_mus(evidence: Evidence) -> list[Check]:
+    found = []
+    for method in PROPOSED:
+        own, mus = (_levels(evidence, name) for name in (method, "mus"))
+        if own and mus:
+            name, falls = evidence.label(method), [_fall(levels) for levels in (own, mus)]
+            clause = f"{name} {-falls[0]:+.4f} AUC from nearest to farthest, {evidence.label('mus')} {-falls[1]:+.4f}"
+            found.append(Check(name, falls[1] - falls[0], clause))
+    return found
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "rq4",
+        "RESUS beats Meta-Embedding at every noise level.",
+        _FIGURE_4,
+        ("meta-embedding", *PROPOSED),
+        _ahead_at_every_level("auc", "AUC", sign=1),
+    ),
+    Claim(
+        "rq4",
+        "RESUS has a lower Logloss than Meta-Embedding at every noise level.",
+        _FIGURE_4,
+        ("meta-embedding", *PROPOSED),
+        _ahead_at_every_level("logloss", "Logloss", sign=-1),
+    ),
+    Claim(
+        "rq4",
+        f"RESUS's AUC is stable over the noise levels (it varies by less than {FAR}).",
+        _FIGURE_4,
+        PROPOSED,
+        _stable,
+    ),
+    Claim(
+        "rq4",
+        f"RESUS's AUC falls slightly from the nearest to the farthest support (by less than {FAR}).",
+        _FIGURE_4,
+        PROPOSED,
+        _falls_slightly,
+    ),
+    Claim(
+        "rq4",
+        "RESUS's AUC falls less from the nearest to the farthest support than MUS's.",
+        _FIGURE_4,
+        ("mus", *PROPOSED),
+        _falls_less_than_mus,
+    ),
+)

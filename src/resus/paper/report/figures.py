@@ -1,0 +1,192 @@
+"""The paper's figures 4 and 5, and AUC and GAUC by support size: RESUS in colour, the rest muted, lines named."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from resus.files import atomic_path
+from resus.paper.questions import DATA_SETS, QUESTIONS
+from resus.paper.report.summary import Summary
+from resus.report.figures import COLOURS, INK, MUTED, STYLE, stage_bands
+
+GREY = "#a3a9b3"
+
+
+@dataclass(frozen=True)
+class _Line:
+    colour: str
+    width: float = 1.2
+    dashes: str = "-"
+    marker: str = ""
+    front: int = 2
+
+
+_LINES = {
+    "resus-rr": _Line(COLOURS[0], 2.4, marker="o", front=6),
+    "resus-nn": _Line(COLOURS[1], 2.4, marker="s", front=5),
+    "deepfm": _Line(INK, 1.6, "--", front=4),
+    "user-bias": _Line(COLOURS[2], 1.6, front=4),
+    "history-trees": _Line(COLOURS[3], 1.6, front=4),
+    "mus": _Line(INK, 1.6, "--", front=4),
+    "meta-embedding": _Line(MUTED, 1.4, front=3),
+}
+_OTHER = _Line(GREY)
+Curve = tuple[str, list[float], list[float]]  # method, where, how high
+End = tuple[float, float, str, _Line]  # how high and where a curve ends, its name
+
+
+def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str], methods: Sequence[str]) -> Figure | None:
+    """AUC and GAUC by support size, over the seeds that all methods have; None where there is no curve."""
+    sizes, seeds = summary.sizes(data_set), summary.shared_seeds(data_set, methods)
+    metrics = {"auc": ("AUC", "all queries ranked together"), "gauc": ("GAUC", "each user's queries ranked apart")}
+    curves = {
+        metric: [
+            _curve(method, sizes, [summary.size(data_set, method, size, metric, seeds) for size in sizes])
+            for method in methods
+        ]
+        for metric in metrics
+    }
+    if not any(heights for of_metric in curves.values() for _, _, heights in of_metric):
+        return None
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(11.6, 4.9), layout="constrained")
+        for axes, (metric, titles) in zip(figure.subplots(1, 2), metrics.items(), strict=True):
+            _title(axes, *titles)
+            stages = summary.stage_sizes(data_set)
+            stage_bands(axes, sorted(size for members in stages.values() for size in members), stages)
+            _draw(axes, curves[metric], labels)
+            axes.set_xlabel("events in the support")
+            axes.set_xlim(left=sizes[0] - 0.5)
+    return figure
+
+
+def noise_figure(summary: Summary, data_sets: Sequence[str], labels: Mapping[str, str]) -> Figure | None:
+    """Figure 4: AUC and Logloss against the support's mean distance, a row of panels per data set that has it."""
+    methods = QUESTIONS["rq4"].methods
+    shown = [name for name in data_sets if any(summary.noise(name, method) for method in methods)]
+    if not shown:
+        return None
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.4, 4.1 * len(shown)), layout="constrained")
+        for panels, data_set in zip(figure.subplots(len(shown), 2, squeeze=False), shown, strict=True):
+            for axes, metric in zip(panels, ("auc", "logloss"), strict=True):
+                better = "higher is better" if metric == "auc" else "lower is better"
+                _title(axes, "AUC" if metric == "auc" else "Logloss", f"{_name(data_set)} · {better}")
+                curves: list[Curve] = []
+                for method in methods:
+                    levels = summary.noise(data_set, method)
+                    curves.append((method, [n.distance for n in levels], [getattr(n, metric) for n in levels]))
+                _draw(axes, curves, labels, marked=True)
+                axes.set_xlabel("mean distance from query to support: near to far")
+    return figure
+
+
+def convergence_figure(summary: Summary, data_sets: Sequence[str], labels: Mapping[str, str]) -> Figure | None:
+    """Figure 5: validation AUC after each epoch, a panel per data set, for methods that train in epochs."""
+    panels: dict[str, list[Curve]] = {}
+    for data_set in data_sets:
+        found: list[Curve] = []
+        for method in QUESTIONS["rq5"].methods:
+            heights = summary.convergence(data_set, method)
+            if len(heights) > 1 and method != "deepfm":
+                found.append((method, [float(epoch) for epoch in range(1, len(heights) + 1)], heights))
+        if found:
+            panels[data_set] = found
+    if not panels:
+        return None
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(6.2 * len(panels), 4.6), layout="constrained")
+        for axes, (data_set, curves) in zip(
+            figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
+            _title(axes, _name(data_set), "AUC on the validation users, first seed")
+            _draw(axes, curves, labels, marked=True)
+            axes.set_xlabel("epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
+    """As PNG and as PDF, the same bytes each time."""
+    paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
+    metadata: list[dict[str, None]] = [{"Software": None}, {"CreationDate": None, "Producer": None, "Creator": None}]
+    for path, facts in zip(paths, metadata, strict=True):
+        with atomic_path(path) as aside, mpl.rc_context({"pdf.fonttype": 42}):
+            figure.savefig(aside, format=path.suffix[1:], dpi=160, metadata=facts)
+    return paths
+
+
+def _name(data_set: str) -> str:
+    return DATA_SETS.get(data_set, data_set)
+
+
+def _curve(method: str, sizes: Sequence[int], values: Sequence[float | None]) -> Curve:
+    points = [(float(size), value) for size, value in zip(sizes, values, strict=True) if value is not None]
+    return method, [size for size, _ in points], [value for _, value in points]
+
+
+def _title(axes: Axes, title: str, subtitle: str) -> None:
+    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=20)
+    axes.text(0, 1.03, subtitle, transform=axes.transAxes, fontsize=8.5, color=MUTED)
+
+
+def _draw(axes: Axes, curves: Sequence[Curve], labels: Mapping[str, str], *, marked: bool = False) -> None:
+    """The curves, and each one's name beside the right edge, joined to its end."""
+    ends: list[End] = []
+    for method, places, heights in curves:
+        if not heights:
+            continue
+        line = _LINES.get(method, _OTHER)
+        axes.plot(
+            places,
+            heights,
+            color=line.colour,
+            linewidth=line.width,
+            linestyle=line.dashes,
+            marker=line.marker or ("." if marked else ""),
+            markersize=4.5,
+            markevery=1 if marked else max(1, len(places) // 8),
+            zorder=line.front,
+            solid_capstyle="round",
+        )
+        ends.append((heights[-1], places[-1], labels.get(method, method), line))
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.08 * (high - low))  # room for the names of the stages
+    _name_lines(axes, sorted(ends, key=lambda end: end[0]))
+
+
+def _name_lines(axes: Axes, ends: Sequence[End]) -> None:
+    """Names in one column, moved apart until none covers another; a thin line leads back to the curve's end."""
+    low, high = axes.get_ylim()
+    left, right = axes.get_xlim()
+    edge = max(place for _, place, _, _ in ends)
+    column = edge + 0.05 * (right - left)
+    axes.set_xlim(left, edge + 0.02 * (right - left))
+    heights = _apart([end for end, *_ in ends], 0.052 * (high - low))
+    for height, (end, place, name, line) in zip(heights, ends, strict=True):
+        axes.plot([place, column], [end, height], color=line.colour, linewidth=0.5, alpha=0.5, clip_on=False)
+        axes.annotate(
+            name,
+            (column, height),
+            xytext=(2, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8.5,
+            color=MUTED if line is _OTHER else line.colour,
+            fontweight="bold" if line.width > 2 else "normal",
+            annotation_clip=False,
+        )
+
+
+def _apart(heights: Sequence[float], step: float) -> list[float]:
+    """Ascending heights, at least a step apart, as near to where they were as a run of neighbours allows."""
+    shifted = np.array(heights) - step * np.arange(len(heights))
+    up, down = np.maximum.accumulate(shifted), np.minimum.accumulate(shifted[::-1])[::-1]
+    apart: list[float] = ((up + down) / 2 + step * np.arange(len(heights))).tolist()
+    return apart

@@ -1,0 +1,119 @@
+"""Gradient boosting on the supports (section 5.4 of the RESUS paper): one more predictor, shared by all users."""
+
+import copy
+from collections.abc import Sequence
+from itertools import product
+from typing import get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.nn import functional
+
+from resus.baselines.method import Floats, History, Task
+from resus.baselines.shared_predictor import shared_predictor
+from resus.config.settings import Architecture
+from resus.data.log.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import Rows, features_of, labels_of
+from resus.errors import ConfigError
+from resus.model.build import AnyPredictor, build_network
+from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+
+
+class BoostedSupports:
+    """ŷ = σ(Ψ(x) + Ψ₂(x)), where Ψ₂ is of Ψ's kind and fits Ψ's errors on the supports of all the evaluated users.
+
+    Ψ₂ is learned anew for each support size, from the users with a query left. So a user's answer rests on the others'
+    supports by design, but not on the order of users or events. `fit` learns Ψ, and chooses Ψ₂'s epochs and learning
+    rate on the validation users.
+    """
+
+    def __init__(
+        self,
+        *,
+        predictor: str = "deepfm",
+        epochs: Sequence[int] = (1, 3),
+        learning_rates: Sequence[float] = (1e-3, 1e-2),
+    ) -> None:
+        if predictor not in get_args(Architecture):
+            raise ConfigError(
+                f"predictor '{predictor}' cannot be boosted: choose one of {', '.join(get_args(Architecture))}"
+            )
+        self.kind = predictor
+        self.grid = list(product(epochs, learning_rates))
+        self.predictor: AnyPredictor
+        self.start: NeuralPredictor
+        self.batch_size: int
+        self.seed: int
+        self.epochs: int
+        self.learning_rate: float
+
+    def fit(self, task: Task) -> History:
+        self.predictor, history = shared_predictor(task, self.kind)
+        self.batch_size, self.seed = task.config.predictor.batch_size, task.config.seed
+        torch.manual_seed(self.seed)
+        self.start = NeuralPredictor(build_network(self.kind, task.config.predictor, task.log.features))
+        basis = logits_of_rows(self.predictor, task.log, task.validation.rows)
+        tried: History = []
+        for epochs, rate in self.grid:
+            self.epochs, self.learning_rate = epochs, rate
+            reached = task.validation_auc(lambda ordered, sizes: self._prefixes(task.log, ordered, sizes, basis))
+            tried.append({"stage": "boosting", "epoch": epochs, "learning_rate": rate, "validation_auc": reached})
+        best = max(tried, key=lambda line: float(np.nan_to_num(line["validation_auc"])))
+        self.epochs, self.learning_rate = best["epoch"], best["learning_rate"]
+        return [*history, *({**line, "chosen": line is best} for line in tried)]
+
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        known = batch.mask.numpy() & (batch.support_sizes < batch.lengths)[:, None]
+        asked = batch.rows[batch.query.numpy()]
+        return logits_of_rows(self.predictor, log, asked) + self._added(
+            log, batch.rows[batch.support.numpy()[known]], asked
+        )
+
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        return self._prefixes(log, ordered, sizes, logits_of_rows(self.predictor, log, ordered.rows))
+
+    def _prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int], basis: Floats) -> Floats:
+        """Not a number where a row is support."""
+        positions, lengths = ordered.positions, np.repeat(ordered.lengths, ordered.lengths)
+        logits = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
+        for column, size in enumerate(sizes):
+            asked, known = positions >= size, (positions < size) & (lengths > size)
+            logits[asked, column] = basis[asked] + self._added(log, ordered.rows[known], ordered.rows[asked])
+        return logits
+
+    def _added(self, log: InteractionLog, support: Rows, asked: Rows) -> Floats:
+        """Ψ₂, learned from the support rows, of the asked rows; 0 where there is no support."""
+        if not len(support):
+            return np.zeros(len(asked), dtype=np.float32)
+        return logits_of_rows(self._learn_second(log, support), log, asked)
+
+    def _learn_second(self, log: InteractionLog, rows: Rows) -> NeuralPredictor:
+        """Minimise the cross-entropy of σ(Ψ + Ψ₂) with Ψ frozen, always from the same start."""
+        rows = rows[_order_by_content(log, rows)]
+        features, labels = features_of(log, rows), labels_of(log, rows)
+        basis = torch.from_numpy(logits_of_rows(self.predictor, log, rows))
+        second = copy.deepcopy(self.start)
+        optimizer = torch.optim.Adam(second.parameters(), lr=self.learning_rate, fused=True)
+        random = np.random.default_rng(self.seed)
+        for _ in range(self.epochs):
+            shuffled = random.permutation(len(rows))
+            for part in np.split(shuffled, range(self.batch_size, len(rows), self.batch_size)):
+                chosen = torch.from_numpy(part)
+                optimizer.zero_grad(set_to_none=True)
+                loss = functional.binary_cross_entropy_with_logits(
+                    basis[chosen] + second(features.take(part)), labels[chosen]
+                )
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        return second
+
+
+def _order_by_content(log: InteractionLog, rows: Rows) -> npt.NDArray[np.int64]:
+    """The same events in the same batches, in whatever order they come: equal rows are interchangeable."""
+    keys = (log.labels[rows], *log.ids[rows].T)
+    if log.weights is not None:
+        keys += (*log.weights[rows].T,)
+    return np.lexsort(keys)

@@ -1,0 +1,174 @@
+"""JTCN (Liang et al. 2020, "Joint Training Capsule Network for Cold Start Recommendation"), as RESUS compares it.
+
+Interest capsules of the support, attended into one preference vector and fused with the user's fields, are one more
+field vector of a DeepFM. The paper's loss that mimics the preference of users without any history has no place here.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from resus.baselines.method import Floats, History, Task
+from resus.data.log.log import InteractionLog
+from resus.data.log.user_fields import user_fields
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import Features, features_of, labels_of
+from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.layers import pairwise_interactions, perceptron
+from resus.paper.rivals.episodic import learn_from_episodes
+
+SCORING_ROWS = 2048
+
+
+def squash(vectors: Tensor) -> Tensor:
+    """|s|²/(1 + |s|²)·s/|s|: the direction stays, the length goes below 1."""
+    length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return vectors * length / (1 + length * length)
+
+
+class InterestCapsules(nn.Module):
+    """Routing by agreement: v_j = squash(Σ_i c_ij û_ij), where event i gives more to the capsules that its vote fits.
+
+    û_ij = S_j e_i + s_j, c_i = softmax(b_i), and b_ij grows by v_j·û_ij in each iteration. The paper has one S for all
+    capsules, so its b must start at random; a map for each lets b start at 0. Its histories hold positives only; here
+    the label chooses between two sets of maps.
+    """
+
+    def __init__(self, inputs: int, width: int, *, capsules: int, iterations: int) -> None:
+        super().__init__()
+        self.maps = nn.Linear(inputs, 2 * capsules * width)
+        self.shape = (2, capsules, width)
+        self.iterations = iterations
+
+    def forward(self, events: Tensor, labels: Tensor, masks: Tensor) -> Tensor:
+        """`[U, S, F·E]`, `[U, S]` and T histories as masks `[U, T, S]` → capsules `[U, T, C, E]`, 0 without events."""
+        negative, positive = self.maps(events).view(*labels.shape, *self.shape).unbind(dim=2)
+        votes = torch.where(labels[..., None, None] > 0, positive, negative)  # [U, S, C, E]
+        agreement = votes.new_zeros(*masks.shape, votes.shape[2])  # b, [U, T, S, C]
+        for last in [False] * (self.iterations - 1) + [True]:
+            shares = agreement.softmax(dim=-1) * masks.unsqueeze(-1)
+            capsules = squash(torch.einsum("utsc,usce->utce", shares, votes))
+            if not last:
+                agreement = agreement + torch.einsum("utce,usce->utsc", capsules, votes)
+        return capsules
+
+
+class CapsuleDeepFM(nn.Module):
+    """logit = DeepFM(e₁ … e_F, r) with r = relu(W[user's fields ⊕ p]), p = Σ_j a_j v_j, a = softmax(h·relu(A v_j))."""
+
+    def __init__(
+        self,
+        embedding: FieldEmbedding,
+        fields_of_user: Sequence[int],
+        *,
+        hidden_units: Sequence[int],
+        capsules: int,
+        iterations: int,
+    ) -> None:
+        super().__init__()
+        dim = embedding.table.shape[1]
+        self.embedding = embedding
+        self.fields_of_user = list(fields_of_user)
+        inputs = embedding.n_fields * dim
+        self.capsules = InterestCapsules(inputs, dim, capsules=capsules, iterations=iterations)
+        self.attention = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, 1, bias=False))
+        self.fuse = nn.Linear((len(self.fields_of_user) + 1) * dim, dim)
+        # The first layer in two parts: what the fields give to it is the same for every support.
+        self.first_of_fields = nn.Linear(inputs, hidden_units[0])
+        self.first_of_user = nn.Linear(dim, hidden_units[0], bias=False)
+        self.rest = perceptron(hidden_units[0], hidden_units[1:])
+        self.output = nn.Linear(dim + hidden_units[-1], 1)
+
+    def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
+        """All rows of a batch and their labels `[N]` → logits of its queries `[Q]`."""
+        vectors = self.embedding(features)
+        users, slots = batch.support.shape
+        places = batch.support.flatten()
+        events = vectors.flatten(1).index_select(0, places).view(users, slots, self.capsules.maps.in_features)
+        preferences = self.preferences(
+            events, labels.index_select(0, places).view(users, slots), batch.mask.unsqueeze(1)
+        )
+        queries = vectors.index_select(0, batch.query)
+        return self.logits(queries, preferences.index_select(0, batch.query_user)).squeeze(1)
+
+    def preferences(self, events: Tensor, labels: Tensor, masks: Tensor) -> Tensor:
+        """`[U, S, F·E]`, `[U, S]`, `[U, T, S]` → p `[U, T, E]`, 0 without events."""
+        capsules: Tensor = self.capsules(events, labels, masks)
+        attention: Tensor = self.attention(capsules)
+        return (attention.softmax(dim=2) * capsules).sum(dim=2)
+
+    def logits(self, vectors: Tensor, preferences: Tensor) -> Tensor:
+        """Field vectors `[Q, F, E]` and T preferences for each `[Q, T, E]` → `[Q, T]`."""
+        own = vectors[:, self.fields_of_user].flatten(1).unsqueeze(1).expand(-1, preferences.shape[1], -1)
+        user = self.fuse(torch.cat([own, preferences], dim=2)).relu()
+        # One more vector adds to the pairs of equation 2 its product with the sum of the others.
+        pairs = pairwise_interactions(vectors).unsqueeze(1) + vectors.sum(dim=1, keepdim=True) * user
+        first = self.first_of_fields(vectors.flatten(1)).unsqueeze(1) + self.first_of_user(user)
+        return self.output(torch.cat([pairs, self.rest(first.relu())], dim=2)).squeeze(2)  # type: ignore[no-any-return]
+
+
+class JTCN:
+    """Three capsules and three iterations, as the authors' code has them."""
+
+    def __init__(self, *, capsules: int = 3, iterations: int = 3) -> None:
+        self.capsules = capsules
+        self.iterations = iterations
+        self.network: CapsuleDeepFM
+
+    def fit(self, task: Task) -> History:
+        log, shape = task.log, task.config.predictor
+        torch.manual_seed(task.config.seed)
+        embedding = FieldEmbedding(
+            log.features.n_ids, log.features.column_counts, shape.embedding_dim, std=shape.embedding_std
+        )
+        with torch.no_grad():
+            embedding.table[list(log.features.first_ids)] = 0.0  # a value never seen says nothing
+        self.network = CapsuleDeepFM(
+            embedding,
+            user_fields(log, task.split.train),
+            hidden_units=shape.hidden_units,
+            capsules=self.capsules,
+            iterations=self.iterations,
+        )
+
+        def loss(batch: EpisodeBatch) -> Tensor:
+            labels = labels_of(log, batch.rows)
+            logits = self.network(batch, features_of(log, batch.rows), labels)
+            return functional.binary_cross_entropy_with_logits(logits, labels.index_select(0, batch.query))
+
+        return learn_from_episodes(
+            task,
+            self.network,
+            loss=loss,
+            score_prefixes=lambda ordered, sizes: self.score_prefixes(log, ordered, sizes),
+            learning_rate=task.config.training.learning_rate,
+        )
+
+    @torch.no_grad()
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        logits: Floats = self.network(batch, features_of(log, batch.rows), labels_of(log, batch.rows)).numpy()
+        return logits
+
+    @torch.no_grad()
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
+        step = max(1, SCORING_ROWS // len(sizes))
+        for tile in ordered.tiles(slots=max(sizes)):
+            rows = ordered.rows[tile.places]
+            vectors = self.network.embedding(features_of(log, rows))
+            events = tile.pad(vectors.flatten(1))[:, : max(sizes)]
+            users, slots, _ = events.shape
+            # A user with fewer rows than a size has no query there, so its empty slots need no mask of their own.
+            masks = (torch.arange(slots) < torch.tensor(list(sizes)).unsqueeze(1)).expand(users, -1, -1)
+            preferences = self.network.preferences(events, tile.pad(labels_of(log, rows))[:, :slots], masks)
+            owner = torch.from_numpy(np.repeat(np.arange(users), tile.lengths))
+            answers = [
+                self.network.logits(some, preferences.index_select(0, own))
+                for some, own in zip(torch.split(vectors, step), torch.split(owner, step), strict=True)
+            ]
+            logits[tile.places] = torch.cat(answers).numpy()
+        return logits

@@ -1,0 +1,73 @@
+"""MeLU (Lee et al. 2019, "Meta-Learned User Preference Estimator for Cold-Start Recommendation").
+
+θ_u = θ − α ∇_θ L(support of u; φ, θ) for the decision layers θ, while all users share the embeddings φ; φ and θ learn
+from the queries' loss under θ_u, through the adaptation (algorithm 1 of MeLU). The decision layers are DeepFM's here.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from resus.baselines.method import Floats, History, Task
+from resus.data.log.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import Features
+from resus.model.build import build_network
+from resus.model.encoders.deepfm import DeepFM
+from resus.model.encoders.layers import pairwise_interactions
+from resus.paper.rivals.episodic import Adapting
+from resus.paper.rivals.fast_weights import FastWeights, adapt, answer, take
+
+
+class MeLUNetwork(nn.Module):
+    """ŷ = w_u·(FM(x) ⊕ MLP_u(x)) + b_u: the perceptron and the output are the user's own, the embedding is not."""
+
+    def __init__(self, encoder: DeepFM, *, inner_rate: float, inner_steps: int) -> None:
+        super().__init__()
+        self.embedding = encoder.embedding
+        linear = [layer for layer in encoder.deep if isinstance(layer, nn.Linear)]
+        self.hidden = nn.ModuleList(linear)
+        self.output = nn.Linear(encoder.width, 1)
+        self.widths = [*(layer.out_features for layer in linear), 1]
+        self.inner_rate = inner_rate
+        self.inner_steps = inner_steps
+
+    def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
+        """All rows of a batch and their labels `[N]` → logits of its queries `[Q]`."""
+        vectors = self.embedding(features)
+        flat, pairs = vectors.flatten(1), pairwise_interactions(vectors)
+
+        def decide(places: Tensor, fast: FastWeights) -> Tensor:
+            hidden = take(flat, places)
+            for layer in self.hidden:
+                hidden = fast(layer(hidden), hidden).relu()
+            encoded = torch.cat([take(pairs, places), hidden], dim=-1)
+            return fast(self.output(encoded), encoded).squeeze(-1)
+
+        changes = adapt(decide, batch, labels, widths=self.widths, rate=self.inner_rate, steps=self.inner_steps)
+        return answer(decide, batch, changes)
+
+
+class MeLU:
+    """MeLU on DeepFM; `inner_rate` is α, `inner_steps` the number of gradient steps on a support."""
+
+    def __init__(self, *, inner_rate: float = 0.3, inner_steps: int = 1) -> None:
+        self.inner_rate = inner_rate
+        self.inner_steps = inner_steps
+        self.network: MeLUNetwork
+
+    def fit(self, task: Task) -> History:
+        torch.manual_seed(task.config.seed)
+        encoder = build_network("deepfm", task.config.predictor, task.log.features)
+        assert isinstance(encoder, DeepFM)
+        self.network = MeLUNetwork(encoder, inner_rate=self.inner_rate, inner_steps=self.inner_steps)
+        self._method = Adapting(self.network)
+        return self._method.fit(task)
+
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        return self._method.score(log, batch)
+
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        return self._method.score_prefixes(log, ordered, sizes)

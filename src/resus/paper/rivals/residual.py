@@ -1,0 +1,77 @@
+"""RESUS with any of its base-learners, and MUS, as methods of a comparison."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+
+from resus.baselines.method import Floats, History, Task
+from resus.baselines.shared_predictor import shared_logits, shared_predictor
+from resus.config.settings import LEARNERS
+from resus.data.log.log import InteractionLog
+from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import features_of, labels_of
+from resus.evaluation.scoring import score_prefixes
+from resus.model.build import AnyPredictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.neural import logits_of_rows
+from resus.training.run import train
+
+
+class Residual:
+    """Φ has Ψ's architecture, but DeepFM's where Ψ has no gradients (LightGBM) or is absent (MUS), and RESUS+'s own.
+
+    `changes` are settings in which a variant differs.
+    """
+
+    def __init__(
+        self,
+        *,
+        learner: Literal["nearest", "ridge", "plus"],
+        predictor: str = "deepfm",
+        pretrain: bool = True,
+        changes: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.settings = {
+            "predictor.kind": predictor,
+            "predictor.column": "",
+            "predictor.pretrain": pretrain,
+            "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
+            **LEARNERS.get(learner, {}),
+            "learner.kind": learner,
+            **(changes or {}),
+        }
+        self.predictor: AnyPredictor
+        self.model: ResidualModel
+
+    def fit(self, task: Task) -> History:
+        config = task.config.changed(self.settings)
+        pretrained: AnyPredictor | None = None
+        known: History = []
+        if config.predictor.pretrain and config.predictor.kind != "none":
+            pretrained, known = shared_predictor(task, config.predictor.kind)
+        logits, folds = shared_logits(task, config)
+        trained = train(
+            config,
+            task.log,
+            folder=task.folder,
+            resume=True,
+            pretrained=pretrained,
+            known=known,
+            basis_from=logits,
+            progress=task.progress,
+        )
+        self.predictor, self.model = trained.predictor, trained.model
+        return [*folds, *trained.history]
+
+    @torch.no_grad()
+    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        features = features_of(log, batch.rows)
+        basis = self.predictor.logits(features)
+        answers: Floats = self.model(batch, features, basis, labels_of(log, batch.rows)).numpy()
+        return answers
+
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        return score_prefixes(self.model, log, ordered, basis, sizes)

@@ -1,0 +1,113 @@
+"""A table some rows at a time: a Parquet file that is never whole in memory, or a frame that is."""
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from resus.data.problems import Problem, refuse
+from resus.data.readers.frames import as_frame
+from resus.data.readers.tables import PARQUET_SUFFIXES, read_plain
+from resus.data.schema import TableSchema
+
+READ_BYTES = 1 << 20  # of a column at once: a row group may be as large as the file
+
+
+class Blocks(Protocol):
+    """A table that is read more than once, each time from the start and only the columns asked for."""
+
+    @property
+    def columns(self) -> list[str]: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def frames(self, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
+        """`size` rows each, the last block fewer."""
+
+
+def is_parquet(path: Path) -> bool:
+    return path.suffix.lower() in PARQUET_SUFFIXES
+
+
+def blocks_of(path: Path, schema: TableSchema) -> Blocks:
+    """Of a CSV, TSV or Parquet file; text is checked as a whole, so only Parquet is read out of core."""
+    return ParquetBlocks(path) if is_parquet(path) else FrameBlocks(read_plain(path, schema))
+
+
+class FrameBlocks:
+    """A frame in memory."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._frame = frame
+        self.columns = frame.columns
+        self.rows = frame.height
+
+    def frames(self, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
+        return self._frame.select(columns).iter_slices(size)
+
+
+class ParquetBlocks:
+    """A Parquet file, read by Arrow: polars' reader panics on some damaged files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        if not path.is_file():
+            refuse([Problem(str(path), None, None, "the file does not exist", "check the path")])
+        with self._whole(), pq.ParquetFile(path) as file:
+            self._schema = file.schema_arrow.remove_metadata()
+            self.rows = int(file.metadata.num_rows)
+        self.columns: list[str] = self._schema.names
+        twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
+        if twice is not None:
+            fix = "give each column a name of its own"
+            refuse([Problem(str(path), None, twice, "two columns have this name", fix)])
+
+    def frames(self, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
+        for table in self.tables(size, columns=columns):
+            yield as_frame(table, str(self.path))
+
+    def tables(self, size: int, *, columns: Sequence[str] | None = None, start: int = 0) -> Iterator[pa.Table]:
+        """Blocks of `size` rows from row `start` on, wherever the file's own row groups end; one at least."""
+        names = self.columns if columns is None else list(columns)
+        waiting, held, none = [], 0, True
+        for batch in self._batches(names, size, start):
+            waiting.append(batch)
+            held += batch.num_rows
+            while held >= size:
+                table = pa.Table.from_batches(waiting)
+                yield table.slice(0, size)
+                waiting, held, none = table.slice(size).to_batches(), held - size, False
+        if held or none:
+            schema = pa.schema([self._schema.field(name) for name in names])
+            yield pa.Table.from_batches(waiting, schema=None if waiting else schema)
+
+    def _batches(self, names: list[str], size: int, start: int) -> Iterator[pa.RecordBatch]:
+        with self._whole(), pq.ParquetFile(self.path, buffer_size=READ_BYTES) as file:
+            groups = range(file.metadata.num_row_groups)
+            first = 0
+            while first < len(groups) and start >= file.metadata.row_group(first).num_rows:
+                start -= file.metadata.row_group(first).num_rows
+                first += 1
+            for batch in file.iter_batches(batch_size=size, row_groups=groups[first:], columns=names):
+                skipped = min(start, batch.num_rows)
+                start -= skipped
+                if skipped < batch.num_rows:
+                    batch.validate(full=True)
+                    yield batch.slice(skipped).select(names).replace_schema_metadata(None)
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno:  # the disk's fault, not the file's
+                raise OSError(error.errno, os.strerror(error.errno), str(self.path)) from None
+            reason = str(error).partition("\n")[0]
+            what = f"it is not a whole Parquet file ({reason})"
+            refuse([Problem(str(self.path), None, None, what, "fetch or write it again")])

@@ -1,0 +1,123 @@
+"""A support of any size, ordered by user on disk: in memory stay the users, where each one's events start, and a block.
+
+The rows are dealt out to buckets, each a range of users, and the buckets sorted one after the other: the disk sees only
+long writes, whatever the order of the file.
+"""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow.parquet as pq
+
+from resus.data.readers.frames import as_frame
+from resus.files import atomic_folder
+from resus.progress import Progress
+from resus.scoring.blocks import Blocks
+from resus.scoring.scorer import Scorer
+from resus.scoring.support_index import Places, SupportIndex, offsets_of
+
+BUCKET_ROWS = 1 << 19
+MOST_BUCKETS = 256  # all open at once
+USERS, EVENTS = "users.parquet", "events.rows"
+
+
+@dataclass(frozen=True, eq=False)
+class SupportSpill:
+    """Users and offsets in memory, the events in a file."""
+
+    users: pl.Series
+    offsets: Places
+    path: Path
+    layout: npt.DTypeLike
+
+    def index(self) -> SupportIndex:
+        """Through a memory map of its own, whose pages are given back with it."""
+        events: Any = np.empty(0, dtype=self.layout)
+        if self.offsets[-1]:  # nothing cannot be mapped
+            events = np.memmap(self.path, dtype=self.layout, mode="r", shape=(int(self.offsets[-1]),))
+        weights = events["weights"] if "weights" in events.dtype.names else None
+        return SupportIndex(self.users, self.offsets, events["ids"], weights, events["label"])
+
+
+def spill_support(scorer: Scorer, support: Blocks, folder: Path, block_rows: int, progress: Progress) -> None:
+    """Check, encode and order a support; the folder is whole or absent."""
+    with atomic_folder(folder) as aside:
+        counts = _count_users(scorer, support, block_rows, progress)
+        pq.write_table(counts.to_arrow(), aside / USERS)
+        buckets = _deal_out(scorer, support, counts, aside, block_rows, progress)
+        _put_in_order(buckets, aside / EVENTS, _layout(scorer), support.rows, progress)
+
+
+def open_spill(scorer: Scorer, folder: Path) -> SupportSpill:
+    """What `spill_support` wrote."""
+    counts = as_frame(pq.read_table(folder / USERS))
+    return SupportSpill(counts["user"], offsets_of(counts["rows"].to_numpy()), folder / EVENTS, _layout(scorer))
+
+
+def _layout(scorer: Scorer) -> npt.DTypeLike:
+    """One event in the file; its user is the number of the name in order."""
+    columns = scorer.features.n_columns
+    layout: list[Any] = [("user", np.int32), ("label", np.float32), ("ids", np.int32, (columns,))]
+    return np.dtype([*layout, ("weights", np.float32, (columns,))] if scorer.features.weighted else layout)
+
+
+def _count_users(scorer: Scorer, support: Blocks, block_rows: int, progress: Progress) -> pl.DataFrame:
+    """The users in order and how many rows each has; only the users' column is read."""
+    total = pl.DataFrame(schema={"user": pl.String, "rows": pl.Int64})
+    fresh: list[pl.DataFrame] = []
+    done = waiting = 0
+    for frame in support.frames([scorer.schema.user], block_rows):
+        counted = scorer.users(frame, done).alias("user").value_counts(name="rows").cast({"rows": pl.Int64})
+        fresh.append(counted)
+        done, waiting = done + frame.height, waiting + counted.height
+        if waiting > max(total.height, block_rows):
+            total, fresh, waiting = _summed(total, fresh), [], 0
+        progress("support, users", done, support.rows, unit="rows")
+    return _summed(total, fresh).sort("user")
+
+
+def _summed(total: pl.DataFrame, fresh: list[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat([total, *fresh]).group_by("user").agg(pl.col("rows").sum())
+
+
+def _deal_out(
+    scorer: Scorer, support: Blocks, counts: pl.DataFrame, folder: Path, block_rows: int, progress: Progress
+) -> list[Path]:
+    """Every row, encoded, to the bucket of its user; within a bucket a user's rows stay in the order of the table."""
+    users, starts = counts["user"], offsets_of(counts["rows"].to_numpy())[:-1]
+    bucket_rows = max(BUCKET_ROWS, -(-support.rows // MOST_BUCKETS))
+    paths = [folder / f"bucket-{number:03}" for number in range(-(-support.rows // bucket_rows))]
+    done = 0
+    with contextlib.ExitStack() as opened:
+        streams = [opened.enter_context(path.open("wb")) for path in paths]
+        for frame in support.frames(scorer.support_columns(support.columns), block_rows):
+            block = np.empty(frame.height, dtype=_layout(scorer))
+            block["user"] = users.search_sorted(scorer.users(frame, done)).to_numpy()
+            ids, weights, block["label"] = scorer.events(frame, done)
+            block["ids"] = ids
+            if weights is not None:
+                block["weights"] = weights
+            block = block[np.argsort(block["user"], kind="stable")]
+            owners = starts[block["user"]] // bucket_rows
+            for number in np.unique(owners):
+                own = slice(*np.searchsorted(owners, [number, number + 1]))
+                streams[number].write(block[own].view(np.uint8).data)
+            done += frame.height
+            progress("support, events", done, support.rows, unit="rows")
+    return paths
+
+
+def _put_in_order(buckets: list[Path], target: Path, layout: npt.DTypeLike, rows: int, progress: Progress) -> None:
+    done = 0
+    with target.open("wb") as stream:
+        for path in buckets:
+            bucket = np.fromfile(path, dtype=layout)
+            path.unlink()
+            stream.write(bucket[np.argsort(bucket["user"], kind="stable")].view(np.uint8).data)
+            done += len(bucket)
+            progress("support, in order", done, rows, unit="rows")

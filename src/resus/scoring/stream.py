@@ -1,0 +1,172 @@
+"""Parquet in, Parquet out: a query of any size, scored block by block into parts that a killed process leaves whole."""
+
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from resus.data.readers.frames import as_frame
+from resus.data.readers.tables import check_out
+from resus.errors import ArtifactError, DataError, StorageError
+from resus.files import atomic_path, locked, read_json, write_json
+from resus.progress import Progress, silent
+from resus.scoring.blocks import Blocks, ParquetBlocks, blocks_of
+from resus.scoring.rows import QUERY
+from resus.scoring.scorer import Scorer
+from resus.scoring.spill import open_spill, spill_support
+from resus.version import __version__
+
+BLOCK_ROWS = 1 << 17
+CLAIM, LOCK, SPILL = "claim.json", "lock", "support"
+UNKNOWN = b"resus.unknown"  # in a part's metadata: by field, the rows with a value never seen in training
+
+
+@dataclass(frozen=True)
+class Scored:
+    """How much was answered, from how much, and by field how many queries had a value never seen in training."""
+
+    rows: int
+    events: int
+    unknown: dict[str, int]
+
+
+def predict_file(
+    scorer: Scorer,
+    support: Path,
+    query: Path,
+    out: Path,
+    *,
+    model: str,
+    resume: bool = False,
+    block_rows: int = BLOCK_ROWS,
+    progress: Progress = silent,
+) -> Scored:
+    """Score a Parquet file into another; memory depends on the support's users and on `block_rows`, not on the rows.
+
+    `model` tells one model from another. What is done stays in a folder beside `out` until all is: `resume` goes on.
+    """
+    check_out(out, support, query)
+    known, asked = blocks_of(support, scorer.schema), ParquetBlocks(query)
+    scorer.check(known.columns, asked.columns)
+    claim = {
+        "resus": __version__,
+        "model": model,
+        "support": _identity(support),
+        "query": _identity(query),
+        "block_rows": block_rows,
+    }
+    with _claimed(out, claim, resume) as folder:
+        parts = _Parts(scorer, asked, folder, block_rows, progress)
+        parts.answer(known)
+        return Scored(asked.rows, known.rows, parts.join(out))
+
+
+@contextmanager
+def _claimed(out: Path, claim: dict[str, Any], resume: bool) -> Iterator[Path]:
+    """The folder of the unfinished work, for this process alone; it goes when the work is done, or is worth nothing."""
+    folder = out.with_name(f".{out.name}.parts")
+    with locked(folder / LOCK, wait=False) as alone:
+        if not alone:
+            raise ArtifactError(f"another process is writing {out}: wait for it, or choose another --out")
+        try:
+            _start_or_go_on(folder, claim, resume)
+            yield folder
+        except DataError:  # mended, the files are others: nothing done so far would fit them
+            shutil.rmtree(folder)
+            raise
+        except StorageError:
+            if not (folder / SPILL).is_dir():
+                shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
+
+
+def _start_or_go_on(folder: Path, claim: dict[str, Any], resume: bool) -> None:
+    path = folder / CLAIM
+    if not path.is_file():
+        write_json(path, claim)
+    elif not resume:
+        raise ArtifactError(
+            f"{folder} holds unfinished scores: go on with --resume, delete it, or choose another file with --out"
+        )
+    elif read_json(path) != claim:
+        raise ArtifactError(
+            f"{folder} holds unfinished scores of another model, other files or another --block-rows: "
+            "use the same ones, delete it, or choose another file with --out"
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The answers to block n of the query in the n-th file; a file that is there is whole."""
+
+    scorer: Scorer
+    query: ParquetBlocks
+    folder: Path
+    block_rows: int
+    progress: Progress
+
+    @property
+    def count(self) -> int:
+        """One at least: that of a query without rows says which columns there are."""
+        return max(1, -(-self.query.rows // self.block_rows))
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"part-{number:07}.parquet"
+
+    def answer(self, support: Blocks) -> None:
+        """Write the parts that are not there yet."""
+        done = next((number for number in range(self.count) if not self.path(number).is_file()), self.count)
+        if done == self.count:
+            return
+        if not (self.folder / SPILL).is_dir():
+            spill_support(self.scorer, support, self.folder / SPILL, self.block_rows, self.progress)
+        spill = open_spill(self.scorer, self.folder / SPILL)
+        row = done * self.block_rows
+        self.progress("scores", row, self.query.rows, unit="rows")
+        for number, table in enumerate(self.query.tables(self.block_rows, start=row), start=done):
+            frame = as_frame(table.select(self.scorer.query_columns(self.query.columns)), QUERY)
+            prediction, unknown = self.scorer.answer(spill.index(), frame, row)
+            answered = with_columns(table, prediction.columns)
+            with atomic_path(self.path(number)) as aside:
+                pq.write_table(answered.replace_schema_metadata({UNKNOWN: json.dumps(unknown)}), aside)
+            row += table.num_rows
+            self.progress("scores", row, self.query.rows, unit="rows")
+
+    def join(self, out: Path) -> dict[str, int]:
+        """All parts in one file, a row group each; what they say of unknown values, summed up."""
+        unknown: Counter[str] = Counter()
+        done = 0
+        with atomic_path(out) as aside, pq.ParquetWriter(aside, _schema_of(self.path(0))) as writer:
+            for number in range(self.count):
+                part = pq.read_table(self.path(number))
+                unknown.update(json.loads(part.schema.metadata[UNKNOWN]))
+                writer.write_table(part.replace_schema_metadata(None))
+                done += part.num_rows
+                self.progress("scores, into one file", done, self.query.rows, unit="rows")
+        return {field.name: unknown[field.name] for field in self.scorer.features.fields if unknown[field.name]}
+
+
+def with_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
+    """The table with these columns, which take the place of any of the same name."""
+    for name, values in columns.items():
+        place = table.schema.get_field_index(name)
+        column = pa.array(values)
+        table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
+    return table
+
+
+def _schema_of(part: Path) -> pa.Schema:
+    return pq.read_schema(part).remove_metadata()
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    facts = path.stat()
+    return {"path": str(path.resolve()), "bytes": facts.st_size, "changed": facts.st_mtime_ns}

@@ -1,0 +1,241 @@
+"""What is known of each item, so that a request names items by id and says the rest once, for all of them.
+
+A catalogue holds item ids, titles, counts and mean labels of the log that it was made from.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from resus.artifact import FACTS
+from resus.data.fields.feature_map import EncodedField
+from resus.data.log.log import InteractionLog
+from resus.data.split import UserSplit
+from resus.episodes.tensors import Features
+from resus.errors import ArtifactError, DataError
+from resus.files import atomic_path, sha256_of
+from resus.serving.catalogue.raw_values import number_of
+from resus.serving.catalogue.rows import RowReader
+
+FORMAT = 1
+CATALOGUE = "catalogue.arrow"
+STEADY = 0.9
+CHOICES = 50
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Items, the most frequent first, with the ids and weights of the fields that describe an item."""
+
+    items: tuple[str, ...]
+    titles: tuple[str | None, ...]
+    counts: tuple[int, ...]  # events of training users
+    means: tuple[float | None, ...]  # their mean label; None where no training user met the item
+    fields: tuple[str, ...]  # the item's own, the item id among them
+    context: dict[str, tuple[str, ...]]  # the other fields with their values, the most frequent first
+    field_of: Tensor  # [C], where a column's field stands in `fields`; -1 is a field of the context
+    ids: Tensor  # [n_items, C]
+    weights: Tensor | None  # [n_items, C]
+
+    @classmethod
+    def of(cls, log: InteractionLog, split: UserSplit) -> "Catalogue":
+        """Every item of the log; counts and labels are of the training users alone."""
+        features = log.features
+        blocks = _blocks(features.fields)
+        if features.item not in blocks or not _field(log, features.item).vocabulary:
+            raise DataError(f"the log '{log.name}' names no item, so there is nothing to catalogue")
+        items = _field(log, features.item).vocabulary
+        first = features.first_ids[list(blocks).index(features.item)]
+        place_of = log.ids[:, blocks[features.item].start].astype(np.int64) - first - 1  # -1 is an unknown item
+        owners = np.repeat(np.arange(log.n_users), log.lengths)
+
+        nothing = RowReader(features).read([{}])
+        ids = nothing.ids.numpy().repeat(len(items), axis=0)
+        weights = None if nothing.weights is None else nothing.weights.numpy().repeat(len(items), axis=0)
+        fields: list[str] = []
+        field_of = torch.full((features.n_columns,), -1)
+        known = np.flatnonzero(place_of >= 0)
+        for name, block in blocks.items():
+            values = _values(log, block)
+            places, rows, share = _commonest(place_of[known], {key: column[known] for key, column in values.items()})
+            if share < STEADY or (name != features.item and share < _commonest(owners, values)[2]):
+                continue
+            field_of[block] = len(fields)
+            fields.append(name)
+            ids[places, block] = log.ids[known[rows], block]
+            if weights is not None and log.weights is not None:
+                weights[places, block] = log.weights[known[rows], block]
+
+        trained = log.rows_of(split.train)
+        trained = trained[place_of[trained] >= 0]
+        counts = np.bincount(place_of[trained], minlength=len(items))
+        clicks = np.bincount(place_of[trained], weights=log.labels[trained], minlength=len(items))
+        return cls(
+            items=items,
+            titles=(None,) * len(items),
+            counts=tuple(counts.tolist()),
+            means=tuple(float(c) / int(n) if n else None for c, n in zip(clicks, counts, strict=True)),
+            fields=tuple(fields),
+            context={name: _choices(log, name, block) for name, block in blocks.items() if name not in fields},
+            field_of=field_of,
+            ids=torch.from_numpy(ids),
+            weights=None if weights is None else torch.from_numpy(weights),
+        )
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each item stands."""
+        return {item: place for place, item in enumerate(self.items)}
+
+    def fill(self, rows: Sequence[Mapping[str, Any]], read: Features, places: Tensor) -> Features:
+        """What was `read` of the rows, and of the fields that they leave out what is known of the items at `places`
+        (-1 is an unknown one)."""
+        left_out = torch.tensor([[*(row.get(name) is None for name in self.fields), False] for row in rows])
+        filled = left_out[:, self.field_of] & (places >= 0).unsqueeze(1)
+        ids = torch.where(filled, self.ids[places], read.ids)
+        if read.weights is None:
+            return Features(ids, None)
+        assert self.weights is not None
+        return Features(ids, torch.where(filled, self.weights[places], read.weights))
+
+    def search(self, text: str, limit: int) -> list[int]:
+        """Places of the items whose id or title holds the text, the most frequent among training users first."""
+        wanted = text.casefold()
+        found = [
+            place
+            for place, (item, title) in enumerate(zip(self.items, self.titles, strict=True))
+            if wanted in item.casefold() or (title is not None and wanted in title.casefold())
+        ]
+        return sorted(found, key=lambda place: -self.counts[place])[:limit]
+
+    def with_titles(self, titles: Mapping[str, str]) -> "Catalogue":
+        return replace(self, titles=tuple(titles.get(item) for item in self.items))
+
+    def save(self, folder: Path) -> None:
+        """One Arrow file, whole or not at all, for the model in the folder."""
+        columns = {
+            "item": pa.array(self.items, pa.string()),
+            "title": pa.array(self.titles, pa.string()),
+            "count": pa.array(self.counts, pa.int64()),
+            "mean": pa.array(self.means, pa.float64()),
+            "ids": _lists(self.ids),
+        }
+        if self.weights is not None:
+            columns["weights"] = _lists(self.weights)
+        facts = {
+            "format": FORMAT,
+            "model": sha256_of(folder / FACTS),
+            "fields": self.fields,
+            "context": self.context,
+            "field_of": self.field_of.tolist(),
+        }
+        table = pa.table(columns).replace_schema_metadata({"resus": json.dumps(facts)})
+        with (
+            atomic_path(folder / CATALOGUE) as aside,
+            pa.OSFile(str(aside), "wb") as sink,
+            pa.ipc.new_file(sink, table.schema) as writer,
+        ):
+            writer.write_table(table)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Catalogue":
+        path = folder / CATALOGUE
+        if not path.is_file():
+            raise ArtifactError(f"{folder} holds no catalogue (no {CATALOGUE}): make one with 'resus export'")
+        try:
+            table = pa.ipc.open_file(path.read_bytes()).read_all()
+            facts = json.loads((table.schema.metadata or {})[b"resus"])
+            check_model(path, facts["model"])
+            return cls._of_table(table, facts)
+        except (pa.ArrowException, KeyError, ValueError, TypeError, RuntimeError) as error:
+            reason = str(error).partition("\n")[0]
+            raise ArtifactError(
+                f"{path} is not a whole catalogue ({reason}): make it again with 'resus export'"
+            ) from None
+
+    @classmethod
+    def _of_table(cls, table: pa.Table, facts: Mapping[str, Any]) -> "Catalogue":
+        if facts["format"] != FORMAT:
+            raise ValueError(f"it is of format {facts['format']}, not {FORMAT}")
+        width = len(facts["field_of"])
+        return cls(
+            items=tuple(table["item"].to_pylist()),
+            titles=tuple(table["title"].to_pylist()),
+            counts=tuple(table["count"].to_pylist()),
+            means=tuple(table["mean"].to_pylist()),
+            fields=tuple(facts["fields"]),
+            context={name: tuple(values) for name, values in facts["context"].items()},
+            field_of=torch.tensor(facts["field_of"]),
+            ids=_matrix(table["ids"], width),
+            weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
+        )
+
+
+def check_model(path: Path, model: Any) -> None:
+    """What was made for one model says nothing about another."""
+    if model != sha256_of(path.with_name(FACTS)):
+        raise ArtifactError(f"{path} belongs to another model: make it again with 'resus export'")
+
+
+def _blocks(fields: Sequence[EncodedField]) -> dict[str, slice]:
+    """The columns of each field."""
+    ends = np.cumsum([field.columns for field in fields]).tolist()
+    return {field.name: slice(end - field.columns, end) for field, end in zip(fields, ends, strict=True)}
+
+
+def _field(log: InteractionLog, name: str) -> EncodedField:
+    return next(field for field in log.features.fields if field.name == name)
+
+
+def _values(log: InteractionLog, block: slice) -> Columns:
+    columns: Columns = {f"id{column}": log.ids[:, column] for column in range(block.start, block.stop)}
+    if log.weights is not None:
+        columns |= {f"weight{column}": log.weights[:, column] for column in range(block.start, block.stop)}
+    return columns
+
+
+def _commonest(
+    owner: npt.NDArray[np.int64], values: Columns
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], float]:
+    """Of each owner, a row with its most frequent value; and the share of all rows that hold their owner's."""
+    row = np.arange(len(owner))
+    counted = pl.DataFrame({"owner": owner, "row": row, **values}).group_by("owner", *values)
+    best = (
+        counted.agg(pl.len().alias("count"), pl.col("row").min())
+        .sort("owner", "count", "row", descending=[False, True, False])
+        .unique("owner", keep="first", maintain_order=True)
+    )
+    return best["owner"].to_numpy(), best["row"].to_numpy(), float(best["count"].sum()) / len(owner)
+
+
+def _choices(log: InteractionLog, name: str, block: slice) -> tuple[str, ...]:
+    """A field's values, the most frequent first."""
+    field = _field(log, name)
+    if field.kind != "numeric":
+        return field.vocabulary[:CHOICES]
+    assert log.weights is not None
+    present = log.ids[:, block.start] > log.features.first_ids[log.features.fields.index(field)]
+    weights, counts = np.unique(log.weights[present, block.start], return_counts=True)
+    commonest = np.argsort(-counts, kind="stable")[:CHOICES]
+    return tuple(str(number_of(field, float(weights[place]))) for place in commonest)
+
+
+def _lists(values: Tensor) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.flatten().numpy()), values.shape[1])
+
+
+def _matrix(column: pa.ChunkedArray, width: int) -> Tensor:
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return torch.from_numpy(flat.reshape(-1, width).copy())

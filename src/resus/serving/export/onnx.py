@@ -1,0 +1,88 @@
+"""Ψ and Φ as ONNX files, so that services without Python score the same rows."""
+
+import contextlib
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from resus.data.fields.feature_map import FeatureMap
+from resus.episodes.tensors import Features
+from resus.errors import ConfigError
+from resus.model.build import AnyPredictor
+from resus.model.personalizer import ResidualModel
+from resus.model.predictors.gradient_boosting import GradientBoosting
+from resus.model.predictors.neural import NeuralPredictor
+
+PREDICTOR = "predictor.onnx"
+TREES = "predictor.txt"
+ENCODER = "encoder.onnx"
+
+
+class _OfTensors(nn.Module):
+    """A network that takes ids and weights apart, as ONNX does."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, ids: Tensor, weights: Tensor) -> Tensor:
+        return self.network(Features(ids, weights))  # type: ignore[no-any-return]
+
+
+def export_onnx(predictor: AnyPredictor, model: ResidualModel, features: FeatureMap, folder: Path) -> list[str]:
+    """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`); name the files.
+
+    LightGBM is exported as its own text file instead; without a predictor there is only Φ.
+    """
+    _require_exporter()
+    written = [ENCODER]
+    _export(model.encoder, "encoded", features, folder / ENCODER)
+    if isinstance(predictor, NeuralPredictor):
+        _export(predictor, "logits", features, folder / PREDICTOR)
+        written.append(PREDICTOR)
+    elif isinstance(predictor, GradientBoosting):
+        (folder / TREES).write_bytes(predictor.state_dict()["booster"].numpy().tobytes())
+        written.append(TREES)
+    return written
+
+
+def _export(network: nn.Module, output: str, features: FeatureMap, path: Path) -> None:
+    shape = (2, features.n_columns)  # two rows, because the exporter takes a single one for a constant
+    rows = torch.export.Dim("N")
+    with _quiet():
+        torch.onnx.export(
+            _OfTensors(network).eval(),
+            (torch.zeros(shape, dtype=torch.int32), torch.ones(shape)),
+            path,
+            input_names=["ids", "weights"],
+            output_names=[output],
+            dynamic_shapes=({0: rows}, {0: rows}),
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+
+
+def _require_exporter() -> None:
+    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"ONNX files need {' and '.join(missing)}: install with pip install 'resus[onnx]'")
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks on torch's own internals."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,327 @@
+"""The service over HTTP: routes, and how a mistake becomes one sentence."""
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import anyio.to_thread
+import torch
+from fastapi import FastAPI, HTTPException, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.telemetry import TelemetryConfig
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from resus.artifact import FACTS
+from resus.errors import ArtifactError, DataError, ResusError
+from resus.evaluation.results import Results
+from resus.files import sha256_of
+from resus.serving.engine import Engine
+from resus.serving.http.guard import (
+    CANDIDATES,
+    EVENTS,
+    EXPLAINED,
+    ID_LENGTH,
+    REQUEST_BYTES,
+    Access,
+    Guard,
+    kind_and_place,
+)
+from resus.serving.http.messages import (
+    Bounds,
+    CatalogueAnswer,
+    Deleted,
+    EventsAnswer,
+    EventsRequest,
+    Health,
+    IdInPath,
+    ModelAnswer,
+    PredictAnswer,
+    PredictRequest,
+    Refusal,
+    Reloaded,
+    UserAnswer,
+)
+from resus.serving.http.metrics import Measured, Metrics
+from resus.serving.http.reference import reference_page
+from resus.serving.loaded import LoadedModel
+from resus.version import __version__
+
+PAGE = Path(__file__).parent / "page"
+THREADS = 4  # that read and score at a time, and as many that write; further requests wait for one of them
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Refusal, "description": "The body is not JSON."},
+    401: {"model": Refusal, "description": "The token is missing or wrong."},
+    403: {"model": Refusal, "description": "Another host or site is asking."},
+    408: {"model": Refusal, "description": "The body did not arrive."},
+    413: {"model": Refusal, "description": "The request is too large."},
+    422: {"model": Refusal, "description": "The request is not what this route takes."},
+    429: {"model": Refusal, "description": "Too many requests at a time."},
+}
+UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Refusal, "description": "Nothing of that name is here."}}
+SILENT: TelemetryConfig = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
+
+log = logging.getLogger("resus.serving")
+Answer = TypeVar("Answer")
+
+
+class Service:
+    """The engine in use, and how another one takes its place."""
+
+    def __init__(self, engine: Engine, folder: Path, *, announce: Callable[[], None]) -> None:
+        self.engine = engine
+        self.metrics = Metrics()
+        self._folder = folder
+        self._announce = announce
+        self._reloading = threading.Lock()
+        self._writers = anyio.CapacityLimiter(THREADS)
+
+    async def write(self, work: Callable[[], Answer]) -> Answer:
+        """In threads apart: what waits for the disk keeps no score waiting."""
+        return await anyio.to_thread.run_sync(work, limiter=self._writers)
+
+    def reload(self, *, announce: bool) -> LoadedModel:
+        """Load beside the old one, check, swap; the old one stays when the new one is bad. Requests go on meanwhile."""
+        with self._reloading:
+            old = self.engine
+            try:
+                loaded = LoadedModel.load(self._folder)
+                loaded.check_means(old.loaded.meaning)
+                if old.loaded.catalogue and not loaded.catalogue:
+                    raise ArtifactError(f"{self._folder} has lost its catalogue: export it again")
+            except Exception as error:
+                refusal = error if isinstance(error, ResusError) else _not_loaded(self._folder, error)
+                self.metrics.reloads.labels("refused").inc()
+                log.warning("reload refused, %s stays: %s", old.loaded.sha256[:12], refusal)
+                raise refusal from None
+            self.engine = Engine(loaded, old.store, capacity=old.capacity)
+            self.metrics.reloads.labels("loaded").inc()
+            log.info("reloaded %s %s", loaded.name, loaded.sha256[:12])
+        if announce:
+            self._announce()
+        return loaded
+
+    def reload_on_signal(self) -> None:
+        with contextlib.suppress(ResusError):  # logged, and the old model stays
+            self.reload(announce=False)
+
+    def catch_up(self) -> None:
+        """Another artifact may have come, and its signal gone, while this process was not yet listening."""
+        with contextlib.suppress(OSError):  # nothing there, nothing new
+            if sha256_of(self._folder / FACTS) != self.engine.loaded.sha256:
+                self.reload_on_signal()
+
+
+def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callable[[], None] = lambda: None) -> FastAPI:
+    """The service of an engine. A reload reads the `folder`; `announce` tells other workers of it."""
+    service = Service(engine, folder, announce=announce)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        torch.set_num_threads(1)  # two spinning threads on busy cores ruin the tail
+        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+        if threading.current_thread() is threading.main_thread():
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, service.reload_on_signal))
+        await service.write(service.catch_up)
+        yield
+        engine.store.close()
+
+    app = FastAPI(
+        title="resus",
+        version=__version__,
+        summary="Click probabilities that know a user's last event.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        responses=REFUSALS,
+        telemetry=SILENT,  # what users do must not leave the house
+    )
+    _add_users(app, service)
+    _add_model(app, service)
+    _add_operations(app, service)
+    _add_page(app)
+    _add_refusals(app)
+    app.add_middleware(Measured, metrics=service.metrics)
+    app.add_middleware(Guard, access=access)
+    app.add_middleware(Measured, metrics=service.metrics)  # again, for what the guard refuses
+    return app
+
+
+def _add_users(app: FastAPI, service: Service) -> None:
+    @app.post("/v1/events", summary="Take in events, durably")
+    async def add_events(request: EventsRequest) -> EventsAnswer:
+        results = await service.write(lambda: service.engine.observe(request.events))
+        for result in results:
+            service.metrics.events.labels(result.status).inc()
+        return EventsAnswer(results=results)
+
+    @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
+    def predict(request: PredictRequest) -> Response:
+        engine = service.engine
+        answer = engine.predict(request)
+        service.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
+        return Response(answer.model_dump_json(exclude_unset=True), media_type="application/json")
+
+    @app.get("/v1/users/{user}", responses=UNKNOWN, summary="What is stored of a user")
+    def read_user(user: IdInPath) -> UserAnswer:
+        answer = service.engine.user(user)
+        if answer is None:
+            raise HTTPException(404, "this user has no events here: check the id")
+        return answer
+
+    @app.delete("/v1/users/{user}", summary="Delete all that is stored of a user")
+    async def delete_user(user: IdInPath) -> Deleted:
+        return Deleted(deleted=await service.write(lambda: service.engine.delete(user)))
+
+    @app.delete("/v1/users/{user}/events/{event}", summary="Delete one event of a user")
+    async def delete_event(user: IdInPath, event: IdInPath) -> Deleted:
+        return Deleted(deleted=await service.write(lambda: service.engine.forget(user, event)))
+
+
+def _add_model(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/model", summary="The loaded model")
+    def read_model() -> ModelAnswer:
+        engine = service.engine
+        loaded, config = engine.loaded, engine.loaded.config
+        return ModelAnswer(
+            name=loaded.name,
+            predictor=config.predictor_name,
+            learner=config.learner.kind,
+            protocol=config.protocol,
+            item=loaded.item,
+            score=loaded.score,
+            fields=loaded.fields(),
+            support_sizes=config.max_support,
+            stages=config.evaluation.stages,
+            bounds=Bounds(
+                request_bytes=REQUEST_BYTES,
+                candidates=CANDIDATES,
+                events=EVENTS,
+                events_per_user=engine.capacity,
+                explained=EXPLAINED,
+                id_length=ID_LENGTH,
+            ),
+            sha256=loaded.sha256,
+            catalogue=loaded.catalogue_size,
+        )
+
+    @app.post(
+        "/v1/reload",
+        responses={409: {"model": Refusal, "description": "The artifact is bad; the old one stays."}},
+        summary="Load the artifact anew",
+    )
+    async def reload() -> Reloaded:
+        try:
+            loaded = await service.write(lambda: service.reload(announce=True))
+        except ResusError as error:
+            raise HTTPException(409, str(error)) from None
+        return Reloaded(name=loaded.name, sha256=loaded.sha256)
+
+    @app.get("/v1/catalogue", summary="Items by id or title, the most frequent first")
+    def search_catalogue(
+        query: Annotated[str, Query(max_length=ID_LENGTH)] = "", limit: Annotated[int, Query(ge=1, le=CANDIDATES)] = 20
+    ) -> CatalogueAnswer:
+        loaded = service.engine.loaded
+        return CatalogueAnswer(items=loaded.search(query, limit), size=loaded.catalogue_size)
+
+    @app.get("/v1/strangers/random", responses=UNKNOWN, summary="What a real test user did")
+    def read_stranger() -> dict[str, Any]:
+        loaded = service.engine.loaded
+        if not loaded.strangers:
+            raise HTTPException(404, "this model came without test users: serve the folder that 'resus export' makes")
+        stranger = random.choice(loaded.strangers)  # noqa: S311  # a visitor's dice, nothing secret
+        return {"events": [{**event, "title": loaded.title_of(event["item"])} for event in stranger["events"]]}
+
+    @app.get("/v1/results", responses=UNKNOWN, summary="The evaluation of the loaded model")
+    def read_results() -> Results:
+        results = service.engine.loaded.results
+        if results is None:
+            raise HTTPException(404, "this model has no results yet: make them with 'resus evaluate'")
+        return results
+
+
+def _add_operations(app: FastAPI, service: Service) -> None:
+    @app.get("/healthz", summary="The process answers")
+    async def healthz() -> Health:
+        return Health(status="ok")
+
+    @app.get("/readyz", summary="The model and the store answer")
+    def readyz() -> Health:
+        service.engine.store.version("")
+        return Health(status="ok")
+
+    @app.get("/metrics", response_class=Response, summary="Counts for Prometheus")
+    def metrics() -> Response:
+        return Response(service.metrics.text(service.engine.store), media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    def docs() -> HTMLResponse:
+        return HTMLResponse(reference_page(app.openapi()))
+
+
+def _add_page(app: FastAPI) -> None:
+    """Each file by its own route: nothing outside the page's folder has an address."""
+    addresses = {f"/page/{path.name}": path for path in PAGE.iterdir() if path.is_file()}
+    addresses |= {"/": PAGE / "index.html", "/curves": PAGE / "curves.html"}
+    for address, path in addresses.items():
+        app.add_api_route(address, lambda path=path: FileResponse(path), include_in_schema=False)
+
+
+def _add_refusals(app: FastAPI) -> None:
+    @app.exception_handler(RequestValidationError)
+    async def not_valid(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return _refused(400, "the body is not JSON: check quotes, commas and brackets")
+        if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
+            return _refused(422, "send a JSON object, with the header 'content-type: application/json'")
+        return _refused(422, _sentence(first))
+
+    @app.exception_handler(StarletteHTTPException)
+    async def not_served(request: Request, error: StarletteHTTPException) -> JSONResponse:
+        sentences = {
+            400: "the body cannot be read as JSON: it may be nested too deeply",
+            405: f"this address does not take {request.method}: see /docs",
+        }
+        if error.status_code == 404 and error.detail == "Not Found":
+            return _refused(404, "there is nothing at this address: see /docs")
+        return _refused(error.status_code, sentences.get(error.status_code, error.detail), error.headers)
+
+    @app.exception_handler(ResusError)
+    async def not_possible(_: Request, error: ResusError) -> JSONResponse:
+        if isinstance(error, DataError | ArtifactError):
+            return _refused(422, str(error))
+        log.error("%s", error)
+        return _refused(503, str(error))
+
+
+def _not_loaded(folder: Path, error: Exception) -> ArtifactError:
+    return ArtifactError(f"{folder} cannot be loaded ({kind_and_place(error)}): export it again")
+
+
+def _refused(status: int, sentence: str, headers: Any = None) -> JSONResponse:
+    printable = sentence.encode("utf-8", "replace").decode()
+    return JSONResponse(Refusal(error=printable).model_dump(), status, headers)
+
+
+def _sentence(finding: Any) -> str:
+    """What is wrong and where, by the names in the request."""
+    path = [*finding["loc"][1:], finding.get("ctx", {}).get("field")]
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path if step is not None)
+    place = "".join(steps).removeprefix(".")
+    message = str(finding["msg"]).removeprefix("Value error, ")
+    return f"{place[:ID_LENGTH] or 'the request'}: {message[:1].lower()}{message[1:]}"

@@ -1,0 +1,224 @@
+"""What stands between the network and the model: who may ask, how much, and what may get out."""
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import logging
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from resus.errors import ConfigError
+from resus.serving.store.protocol import MOST_IN_A_BATCH
+
+REQUEST_BYTES = 1 << 20
+CANDIDATES = 1000  # per request
+EVENTS = MOST_IN_A_BATCH
+EXPLAINED = 100  # answers of one request
+CAPACITY = 200  # events per user
+FEATURES_BYTES = 4096  # of an event's fields, as JSON
+ID_LENGTH = 200
+TEXT_LENGTH = 1000  # of a field's value
+VALUES = 100  # of a field with several
+FIELDS = 200
+IN_FLIGHT = 128  # requests, waiting or in work
+BODY_SECONDS = 30
+TOKEN_LENGTH = 16
+TOKEN_VARIABLE = "RESUS_TOKEN"  # noqa: S105  # the name of a variable
+
+PROBES = ("/healthz", "/readyz")
+PAGES = ("/", "/curves")  # they ask for the token themselves
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+HEADERS = (
+    (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+log = logging.getLogger("resus.serving")
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
+    """The token from a file, else from the environment; None where neither has one."""
+    if file is None:
+        token, source = environment.get(TOKEN_VARIABLE), TOKEN_VARIABLE
+        if token is None:
+            return None
+    else:
+        source = f"token file {file}"
+        try:
+            token = file.read_text(encoding="ascii").strip()
+        except OSError as error:
+            raise ConfigError(f"{source}: {(error.strerror or 'unreadable').lower()}; check the path") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"{source} holds more than plain ASCII: write one line of letters and digits") from None
+    if len(token) < TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
+        raise ConfigError(
+            f"{source} holds no token of at least {TOKEN_LENGTH} printable characters without spaces: "
+            "make one with 'openssl rand -hex 32'"
+        )
+    return token
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may ask. On loopback, names of other hosts are refused, so that no web page can rebind its own name to us."""
+
+    host: str
+    token: str | None
+
+    def __post_init__(self) -> None:
+        if self.token is None and not is_loopback(self.host):
+            raise ConfigError(
+                f"host {self.host} is open to the network: give a token with --token-file or {TOKEN_VARIABLE}, "
+                "or serve on 127.0.0.1"
+            )
+
+    def __repr__(self) -> str:
+        return f"<Access on {self.host}, {'with' if self.token else 'without'} token>"
+
+    def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+        """Status and sentence for a request that may not pass."""
+        asked = headers.get(b"host", b"").decode("latin-1")
+        if is_loopback(self.host) and _name_in(asked) not in (*LOOPBACK_NAMES, self.host):
+            return 403, "this service answers on its loopback address only: ask for 127.0.0.1 or localhost"
+        origin = headers.get(b"origin")
+        if origin is not None and origin.decode("latin-1") not in (f"http://{asked}", f"https://{asked}"):
+            return 403, "a page of another site may not ask this service: call it from its own page or a program"
+        if self.token is not None and not _is_public(path):
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+                return 401, "the token is missing or wrong: send 'Authorization: Bearer' with the service's token"
+        return None
+
+
+class Guard:
+    """ASGI middleware. It reads the whole body, up to its bound, before anything else sees the request."""
+
+    def __init__(self, app: ASGIApp, *, access: Access, request_bytes: int = REQUEST_BYTES) -> None:
+        self._app = app
+        self._access = access
+        self._request_bytes = request_bytes
+        self._in_flight = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # an id in a path may hold a slash: the path is matched as it was sent, and each id decoded for itself
+        scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
+        answer = _Answer(send)
+        refusal = self._access.refusal(scope["path"], dict(scope["headers"]))
+        if refusal is not None:
+            await answer.refuse(*refusal)
+        elif _is_public(scope["path"]):
+            await self._app(scope, receive, answer.send)
+        elif self._in_flight >= IN_FLIGHT:
+            await answer.refuse(429, f"{IN_FLIGHT} requests are in work already: try again in a moment")
+        else:
+            self._in_flight += 1
+            try:
+                await self._pass_on(scope, receive, answer)
+            finally:
+                self._in_flight -= 1
+
+    async def _pass_on(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await self._body(scope, receive)
+        except TimeoutError:
+            await answer.refuse(408, f"the request's body did not arrive within {BODY_SECONDS} seconds: send it again")
+            return
+        if body is None:
+            await answer.refuse(413, f"the request is larger than {self._request_bytes:,} bytes: send several")
+            return
+        try:
+            await self._app(scope, _replay(body, receive), answer.send)
+        except Exception as error:
+            log.error(kind_and_place(error))
+            if not answer.begun:
+                await answer.refuse(500, "the service failed on this request: look at its log")
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > self._request_bytes:
+            return None
+        parts, size = [], 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return b""  # the client has gone
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._request_bytes:
+                return None
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+
+class _Answer:
+    """The way out: every answer carries the security headers."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.begun = False
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
+        await self._send(message)
+
+    async def refuse(self, status: int, sentence: str) -> None:
+        body = json.dumps({"error": sentence}).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if status in (408, 413):
+            headers.append((b"connection", b"close"))  # the rest of the body is not read
+        if status == 429:
+            headers.append((b"retry-after", b"1"))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})
+
+
+def kind_and_place(error: Exception) -> str:
+    """Of an error that nobody foresaw; its message could tell what a user did."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
+
+
+def _is_public(path: str) -> bool:
+    return path in PROBES or path in PAGES or path.startswith("/page/")
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replayed
+
+
+def _name_in(host_header: str) -> str:
+    """The name in a Host header, without port and brackets."""
+    try:
+        return urlsplit(f"//{host_header}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,83 @@
+"""What the service counts, as Prometheus reads it; no user and no event can be told from it."""
+
+import os
+import time
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from resus.serving.store.protocol import EventStore
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers add up their counts
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """The counts of one service."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.latency = Histogram(
+            "resus_request_seconds",
+            "Time from a request's arrival to its answer",
+            ["route", "status"],
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+        self.events = Counter("resus_events", "Events taken in", ["status"], registry=self._registry)
+        self.predictions = Counter(
+            "resus_predictions", "Predictions, by the cold-start stage of the user", ["stage"], registry=self._registry
+        )
+        self.reloads = Counter("resus_reloads", "Artifacts loaded or refused", ["outcome"], registry=self._registry)
+
+    def text(self, store: EventStore) -> bytes:
+        """Everything counted so far, by all workers, and the sizes of the store."""
+        counts, sizes = self._registry, CollectorRegistry()
+        sizes.register(_Sizes(store))
+        if os.environ.get(SHARED_FOLDER):
+            counts = CollectorRegistry()
+            MultiProcessCollector(counts)  # type: ignore[no-untyped-call]
+        return generate_latest(counts) + generate_latest(sizes)
+
+
+class _Sizes(Collector):
+    """How much a store holds at the moment of asking."""
+
+    def __init__(self, store: EventStore) -> None:
+        self._store = store
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._store.users())
+
+
+class Measured:
+    """ASGI middleware: the latency of each route, by its pattern and never by its path; of a request, once."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+        state = scope.setdefault("state", {})  # one and the same in every copy of the scope
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            if not state.get("measured"):
+                state["measured"] = True
+                route = getattr(scope.get("route"), "path", "unknown")
+                self._metrics.latency.labels(route, str(status)).observe(time.perf_counter() - start)

@@ -1,0 +1,162 @@
+"""The service as processes: one, or several behind one socket that answer as one."""
+
+import contextlib
+import errno
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.supervisors.multiprocess import Multiprocess, Process
+
+from resus.errors import ConfigError, ResusError
+from resus.serving.http.guard import CAPACITY, Access, kind_and_place
+from resus.serving.http.metrics import SHARED_FOLDER
+from resus.serving.store.protocol import open_store
+
+if TYPE_CHECKING:
+    from resus.serving.loaded import Meaning
+
+DRAIN_SECONDS = 30
+HEALTH_SECONDS = 60  # a busy worker is not a hung one, nor is one that loads torch on a busy machine
+LOGGING: dict[str, Any] = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "resus": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+    },
+}
+
+
+@dataclass(frozen=True)
+class Worker:
+    """How one process builds its service."""
+
+    run: Path
+    store: str
+    access: Access = field(repr=False)
+    meaning: "Meaning"
+    capacity: int = CAPACITY
+
+    def __call__(self) -> FastAPI:
+        """Called in the process itself, where an error can only be logged."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
+        threading.Thread(target=_end_with_supervisor, daemon=True).start()
+        try:
+            return self.build(_tell_supervisor)
+        except Exception as error:
+            said = error if isinstance(error, ResusError) else kind_and_place(error)
+            logging.getLogger("resus.serving").error("a worker cannot start: %s", said)
+            raise SystemExit(1) from None
+
+    def build(self, announce: Callable[[], None] = lambda: None) -> FastAPI:
+        # here, and not when a process takes in this module: until it has, its supervisor hears nothing of it
+        from resus.serving.engine import Engine
+        from resus.serving.http.app import build_app
+        from resus.serving.loaded import LoadedModel
+
+        loaded = LoadedModel.load(self.run)
+        loaded.check_means(self.meaning)  # a worker that replaces another takes in no model that a reload would refuse
+        engine = Engine(loaded, open_store(self.store, capacity=self.capacity), capacity=self.capacity)
+        return build_app(engine, self.run, self.access, announce=announce)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # asyncio sends at once only where the protocol is named; else an answer in two parts waits 40 ms for the client
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(f"port {port} of {host} is in use: choose another one with --port") from None
+        raise ConfigError(
+            f"cannot listen on port {port} of {host} ({(error.strerror or str(error)).lower()}): "
+            "check --host and --port"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def run_one(worker: Worker, listener: socket.socket) -> None:
+    """Serve in this process until SIGTERM or SIGINT, and then until the last request is answered."""
+    uvicorn.Server(_settings(worker.build())).run(sockets=[listener])
+
+
+def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
+    """Serve in `count` processes; one that dies is replaced."""
+    with contextlib.ExitStack() as stack:
+        if not os.environ.get(SHARED_FOLDER):
+            os.environ[SHARED_FOLDER] = stack.enter_context(tempfile.TemporaryDirectory(prefix="resus-metrics-"))
+        _Supervisor(_settings(worker, factory=True, workers=count), sockets=[listener]).run()
+
+
+class _Supervisor(Multiprocess):
+    """Hands SIGHUP on: each worker loads the artifact beside the old one, where a restart would risk having none."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        super().__init__(config, sockets)
+        self._untold: list[Process] = []
+
+    def handle_hup(self) -> None:
+        self._untold = list(self.processes)
+
+    def keep_subprocess_alive(self) -> None:
+        """Called again and again. A worker hears of the signal once it is ready; one started since needs not."""
+        self._untold = [process for process in self._untold if process in self.processes and not _tell(process)]
+        for process in self.processes:
+            process.child_conn.close()  # with our copy of its end open, a worker's death would go unnoticed for long
+        super().keep_subprocess_alive()
+
+
+def _settings(app: Any, **options: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        access_log=False,  # paths hold user ids
+        log_config=LOGGING,
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_worker_healthcheck=HEALTH_SECONDS,
+        ws="none",
+        **options,
+    )
+
+
+def _tell(worker: Process) -> bool:
+    """Whether it was ready to hear of a reload."""
+    if worker.pid is None or not worker.is_ready(timeout=1):
+        return False
+    os.kill(worker.pid, signal.SIGHUP)
+    return True
+
+
+def _tell_supervisor() -> None:
+    """Of a reload; the parent of an orphan is somebody else."""
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None
+    if supervisor.pid == os.getppid():
+        os.kill(os.getppid(), signal.SIGHUP)
+
+
+def _end_with_supervisor() -> None:
+    """A supervisor that was killed leaves no worker behind that holds its port."""
+    supervisor = multiprocessing.parent_process()
+    assert supervisor is not None
+    supervisor.join()
+    os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,198 @@
+"""From values to ids and weights, against what each value must become."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.schema import TableSchema
+from resus.errors import DataError
+
+
+def schema_of(**fields: Any) -> TableSchema:
+    return TableSchema.model_validate({"user": "user", "item": "item", "label": "click", "fields": fields})
+
+
+def learned(values: dict[str, Any], min_count: int = 1, **fields: Any) -> tuple[FeatureMap, pl.DataFrame]:
+    rows = len(next(iter(values.values())))
+    frame = pl.DataFrame({"item": ["a"] * rows} | values, strict=False)
+    return FeatureMap.learn(frame, schema_of(**fields), min_count), frame
+
+
+def test_values_are_numbered_by_frequency_after_the_unknown_one() -> None:
+    features, frame = learned({"item": ["b", "c", "b", "a", "c", "b"], "day": ["m"] * 6}, day="categorical")
+    assert features.fields[0].vocabulary == ("b", "c", "a")
+    assert features.first_ids == (0, 4)
+    assert features.n_ids == 6
+    ids, weights = features.encode(frame)
+    assert ids.tolist() == [[1, 5], [2, 5], [1, 5], [3, 5], [2, 5], [1, 5]]
+    assert weights is None
+
+
+def test_what_was_never_seen_or_is_missing_is_out_of_vocabulary() -> None:
+    features, _ = learned({"item": ["a", "b"], "day": ["m", "n"]}, day="categorical")
+    new = pl.DataFrame({"item": ["z", None, "", "a"], "day": ["m", "x", None, "n"]})
+    first = features.first_ids[1]
+    assert features.encode(new)[0].tolist() == [[0, first + 1], [0, first], [0, first], [1, first + 2]]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40), st.integers(1, 5))
+def test_rare_values_are_out_of_vocabulary(values: list[str], min_count: int) -> None:
+    features, frame = learned({"item": values}, min_count)
+    kept = {value for value in values if values.count(value) >= min_count}
+    assert set(features.fields[0].vocabulary) == kept
+    assert [code > 0 for code in features.encode(frame)[0][:, 0]] == [value in kept for value in values]
+
+
+def test_several_values_share_one_weight_and_are_padded_with_none() -> None:
+    features, frame = learned({"tags": ["x|y", "x", "y|z|x", None, "q|x"]}, tags={"kind": "multi", "max_values": 3})
+    x, y, z, q = (features.first_ids[1] + 1 + features.fields[1].vocabulary.index(tag) for tag in "xyzq")
+    unknown = features.first_ids[1]
+    ids, weights = features.encode(frame)
+    assert weights is not None
+    assert features.column_counts == (1, 3)
+    assert ids[:, 1:].tolist() == [[x, y, unknown], [x, unknown, unknown], [y, z, x], [unknown] * 3, [q, x, unknown]]
+    third = np.float32(1 / 3)
+    expected = [[0.5, 0.5, 0], [1, 0, 0], [third, third, third], [1, 0, 0], [0.5, 0.5, 0]]
+    assert weights[:, 1:].tolist() == np.array(expected, dtype=np.float32).tolist()
+    assert weights[:, 0].tolist() == [1.0] * 5
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.lists(st.sampled_from("xyz"), max_size=5), min_size=1, max_size=10),
+    st.lists(st.lists(st.sampled_from("xyzw"), max_size=7), min_size=1, max_size=10),
+    st.integers(1, 4),
+    st.booleans(),
+)
+def test_weights_of_a_multi_valued_field_sum_to_one(
+    seen: list[list[str]], new: list[list[str]], max_values: int, as_lists: bool
+) -> None:
+    def column(lists: list[list[str]]) -> pl.Series:
+        return pl.Series(lists if as_lists else ["|".join(each) for each in lists], dtype=kind)
+
+    kind = pl.List(pl.String) if as_lists else pl.String
+    features, _ = learned({"tags": column(seen)}, tags={"kind": "multi", "max_values": max_values})
+    frame = pl.DataFrame({"item": ["a"] * len(new), "tags": column(new)})
+    ids, weights = features.encode(frame)
+    field, first = features.fields[1], features.first_ids[1]
+    assert weights is not None
+    assert field.columns <= max_values
+    assert np.allclose(weights[:, 1:].sum(axis=1), 1, atol=1e-6)
+    for row, values in enumerate(new):
+        kept = values[: field.columns]
+        expected = [field.vocabulary.index(value) + 1 if value in field.vocabulary else 0 for value in kept] or [0]
+        present = weights[row, 1:] > 0
+        assert (ids[row, 1:][present] - first).tolist() == expected
+        assert (ids[row, 1:][~present] == first).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("numeric", [0.0, 0.5, 1.0, 0.25]),
+        ({"kind": "numeric", "scale": 56.0, "center": 0.0}, [2 / 56, 4 / 56, 6 / 56, 3 / 56]),
+        ({"kind": "numeric", "center": 4.0}, [-0.5, 0.0, 0.5, -0.25]),
+    ],
+)
+def test_numbers_are_scaled_into_the_weight_of_one_id(field: Any, expected: list[float]) -> None:
+    features, frame = learned({"age": [2, 4, 6, 3]}, age=field)
+    ids, weights = features.encode(frame)
+    assert weights is not None
+    assert ids[:, 1].tolist() == [features.first_ids[1] + 1] * 4
+    assert weights[:, 1].tolist() == pytest.approx(expected)
+
+
+def test_a_missing_number_is_unknown_and_a_constant_one_has_a_scale() -> None:
+    features, frame = learned({"age": [5.0, None, math.nan, math.inf, 5.0]}, age="numeric")
+    ids, weights = features.encode(frame)
+    assert weights is not None
+    assert (ids[:, 1] - features.first_ids[1]).tolist() == [1, 0, 0, 0, 1]
+    assert weights[:, 1].tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
+
+
+def test_text_in_a_numeric_field_is_named_with_its_row() -> None:
+    features, _ = learned({"age": [1, 2]}, age="numeric")
+    new = pl.DataFrame({"item": ["a", "b"], "age": ["3", "old"]})
+    with pytest.raises(DataError, match="the query, row 2, column 'age': 'old' is not a number"):
+        features.encode(new, "the query")
+
+
+def test_a_missing_column_is_named() -> None:
+    features, _ = learned({"age": [1, 2]}, age="numeric")
+    with pytest.raises(DataError, match="the query has no column 'age': the model reads item, age"):
+        features.encode(pl.DataFrame({"item": ["a"]}), "the query")
+
+
+ANY_ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "c", None]),
+        st.sampled_from([1.0, 2.0, 2.5, None]),
+        st.floats(-5, 5),
+        st.lists(st.sampled_from("xyz"), max_size=4),
+    ),
+    min_size=1,
+    max_size=15,
+)
+TYPES: dict[str, Any] = {"item": pl.String, "size": pl.Float64, "price": pl.Float64, "tags": pl.List(pl.String)}
+
+
+@settings(deadline=None, max_examples=50)
+@given(ANY_ROWS, st.data())
+def test_rows_alone_or_out_of_order_are_encoded_as_in_the_whole_table(
+    rows: list[tuple[Any, ...]], data: st.DataObject
+) -> None:
+    frame = pl.DataFrame(rows, schema=TYPES, orient="row")
+    features = FeatureMap.learn(frame, schema_of(size="categorical", price="numeric", tags="multi"))
+    ids, weights = features.encode(frame)
+    assert weights is not None
+    some = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=5))
+    own_ids, own_weights = features.encode(frame[some])
+    assert own_weights is not None
+    assert np.array_equal(own_ids, ids[some])
+    assert np.array_equal(own_weights, weights[some])
+    assert ids.min() >= 0
+    assert ids.max() < features.n_ids
+
+
+@settings(deadline=None, max_examples=30)
+@given(ANY_ROWS, st.integers(1, 2))
+def test_a_feature_map_survives_json(rows: list[tuple[Any, ...]], min_count: int) -> None:
+    frame = pl.DataFrame(rows, schema=TYPES, orient="row")
+    fields = {"size": "categorical", "price": "numeric", "tags": {"kind": "multi", "separator": ";"}}
+    features = FeatureMap.learn(frame, schema_of(**fields), min_count)
+    assert FeatureMap.from_json(json.loads(json.dumps(features.to_json()))) == features
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[3, 7, 3], [3.0, 7.0, 3.0], ["3", "7", "3"], np.array([3, 7, 3], np.int8), np.array([3, 7, 3], np.float32)],
+)
+def test_a_value_is_the_same_in_every_type(values: Any) -> None:
+    features, _ = learned({"item": ["3", "7", "3", "x"]})
+    assert features.encode(pl.DataFrame({"item": values}))[0][:, 0].tolist() == [1, 2, 1]
+
+
+def test_a_whole_float_is_one_text_whatever_stands_beside_it() -> None:
+    assert as_text(pl.Series([3.0, None, math.nan, -0.0])).to_list() == ["3", None, None, "0"]
+    assert as_text(pl.Series([3.0, 2.5, None, math.nan])).to_list() == ["3", "2.5", None, None]
+    assert as_text(pl.Series([True, False, None])).to_list() == ["1", "0", None]
+
+
+@pytest.mark.parametrize("name", ["count", "value", "id", "len", "literal"])
+def test_a_field_may_have_any_name(name: str) -> None:
+    categorical: dict[str, Any] = {name: "categorical"}
+    features, frame = learned({name: ["p", "q", "p"]}, **categorical)
+    assert features.fields[1].vocabulary == ("p", "q")
+    assert (features.encode(frame)[0][:, 1] - features.first_ids[1]).tolist() == [1, 2, 1]
+    multi: dict[str, Any] = {name: "multi"}
+    several, frame = learned({name: [["p", "q"], ["p"], []]}, **multi)
+    assert several.fields[1].vocabulary == ("p", "q")
+    assert several.encode(frame)[0].shape == (3, 3)

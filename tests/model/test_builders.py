@@ -1,0 +1,144 @@
+"""Settings arrive in the parts that they name."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from resus.config.settings import resolve
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import InteractionLog
+from resus.episodes.tensors import features_of
+from resus.errors import ConfigError
+from resus.model import build as builders
+from resus.model.build import build_model, build_network, build_predictor
+from resus.model.encoders.deepfm import DeepFM
+from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.fm import FM
+from resus.model.encoders.lr import LR
+from resus.model.encoders.wide_deep import WideDeep
+from resus.model.encoders.xdeepfm import XDeepFM
+from resus.model.learners.nearest.learner import NearestLearner
+from resus.model.learners.nearest.similarity import CosineSimilarity, LearnedSimilarity
+from resus.model.learners.plus.factors import LARGEST_ID, FactorEncoder
+from resus.model.learners.plus.posterior import PosteriorLearner
+from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.predictors.gradient_boosting import GradientBoosting
+from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.none import NoPredictor
+
+NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
+
+
+@pytest.fixture(scope="module")
+def log() -> InteractionLog:
+    return planted_log(PlantedWorld(users=12, items=10, events_per_user=5))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: InteractionLog) -> None:
+    config = resolve(
+        {
+            "predictor.kind": kind,
+            "predictor.embedding_dim": 4,
+            "predictor.hidden_units": (7, 5),
+            "encoder.kind": kind,
+            "encoder.embedding_dim": 3,
+            "encoder.embedding_std": 2.0,
+        }
+    )
+    predictor, encoder = build_predictor(config, log.features), build_model(config, log.features).encoder
+    assert isinstance(predictor, NeuralPredictor)
+    assert type(predictor.encoder) is type(encoder) is NETWORKS[kind]
+    assert predictor.encoder.embedding.table.shape == (log.features.n_ids, 4)  # type: ignore[union-attr]
+    assert encoder.embedding.table.shape == (log.features.n_ids, 3)  # type: ignore[union-attr]
+    assert encoder.embedding.table.std().item() > 50 * predictor.encoder.embedding.table.std().item()  # type: ignore[union-attr,operator]
+
+
+def test_the_deep_part_has_the_hidden_units_asked_for(log: InteractionLog) -> None:
+    network = build_network("deepfm", resolve({"encoder.hidden_units": (7, 5)}).encoder, log.features)
+    assert [layer.out_features for layer in network.deep if isinstance(layer, torch.nn.Linear)] == [7, 5]  # type: ignore[union-attr]
+
+
+def test_an_unknown_architecture_is_a_mistake_of_ours(log: InteractionLog) -> None:
+    with pytest.raises(AssertionError, match="unknown architecture mlp"):
+        build_network("mlp", resolve().encoder, log.features)
+
+
+def test_boosting_takes_its_settings(log: InteractionLog) -> None:
+    chosen = {"kind": "lightgbm", "boosting_rate": 0.3, "rounds": 7, "num_leaves": 5, "boosting_patience": 30}
+    predictor = build_predictor(resolve({f"predictor.{key}": value for key, value in chosen.items()}), log.features)
+    assert isinstance(predictor, GradientBoosting)
+    assert (predictor.learning_rate, predictor.rounds, predictor.num_leaves, predictor.patience) == (0.3, 7, 5, 30)
+
+
+def test_no_predictor_says_nothing(log: InteractionLog) -> None:
+    predictor = build_predictor(resolve({"predictor.kind": "none"}), log.features)
+    assert isinstance(predictor, NoPredictor)
+    rows = log.rows_of(log.offsets[:1])
+    assert torch.equal(predictor.logits(features_of(log, rows)), torch.zeros(len(rows)))
+    assert predictor.state_dict() == {}
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_ridge_takes_its_settings(log: InteractionLog, learned: bool, bias: bool) -> None:
+    settings = {"learner.ridge": 0.25, "learner.learn_ridge": learned, "learner.bias": bias}
+    learner = build_model(resolve(settings), log.features).learner
+    assert isinstance(learner, RidgeLearner)
+    assert learner.ridge.item() == pytest.approx(0.25)
+    assert learner.raw_ridge.requires_grad == learned
+    assert learner.constant == float(bias)
+
+
+@pytest.mark.parametrize(("similarity", "kind"), [("learned", LearnedSimilarity), ("cosine", CosineSimilarity)])
+def test_nearest_takes_its_similarity(log: InteractionLog, similarity: str, kind: type) -> None:
+    learner = build_model(resolve({"learner.kind": "nearest", "learner.similarity": similarity}), log.features).learner
+    assert isinstance(learner, NearestLearner)
+    assert isinstance(learner.similarity, kind)
+
+
+@pytest.mark.parametrize("missing", [None, "bias", "taste", "repeats"])
+def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> None:
+    settings: dict[str, Any] = {"learner.kind": "plus", "learner.steps": 7, "encoder.embedding_dim": 5}
+    model = build_model(resolve(settings | ({f"learner.{missing}": False} if missing else {})), log.features)
+    assert isinstance(model.learner, PosteriorLearner)
+    assert isinstance(model.encoder, FactorEncoder)
+    assert (model.learner.steps, model.encoder.width) == (7, 6)
+    parts = {"bias": "log_bias", "taste": "log_taste", "repeats": "log_repeat"}
+    assert [part for part, name in parts.items() if getattr(model.learner, name) is None] == [missing] * bool(missing)
+
+
+def test_more_values_than_plus_tells_apart_are_refused(log: InteractionLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = log.features.n_ids
+    monkeypatch.setattr(builders, "LARGEST_ID", count - 1)
+    with pytest.raises(ConfigError, match=f"tells {count - 1} values apart, the log has {count}"):
+        build_model(resolve({"learner.kind": "plus"}), log.features)
+    monkeypatch.setattr(builders, "LARGEST_ID", count)
+    build_model(resolve({"learner.kind": "plus"}), log.features)
+
+
+def test_every_id_that_plus_takes_survives_as_a_float() -> None:
+    last = torch.arange(LARGEST_ID - 3, LARGEST_ID, dtype=torch.int32)
+    assert torch.equal(last.float().double(), last.double())
+
+
+@pytest.mark.parametrize(("per_size", "max_support", "entries"), [(False, 4, 1), (True, 4, 4), (True, None, 9)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_fusion_takes_its_settings(
+    log: InteractionLog, per_size: bool, max_support: int | None, entries: int, bias: bool
+) -> None:
+    settings: dict[str, Any] = {"fusion.scale": 3.0, "fusion.per_size": per_size, "fusion.bias": bias}
+    settings |= {"training.max_support": max_support, "evaluation.max_size": 9}
+    fusion = build_model(resolve(settings), log.features).fusion
+    assert fusion.scale.tolist() == [3.0] * entries
+    assert (None if fusion.bias is None else fusion.bias.tolist()) == ([0.0] * entries if bias else None)
+
+
+@pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "deepfm", "xdeepfm"])
+def test_a_value_never_seen_starts_at_zero(log: InteractionLog, kind: str) -> None:
+    network = build_network(kind, resolve().encoder, log.features)
+    tables = [part.table.detach() for part in network.modules() if isinstance(part, FieldEmbedding)]
+    assert tables
+    unknown = list(log.features.first_ids)
+    assert all(float(table[unknown].abs().sum()) == 0 and float(table.abs().sum()) > 0 for table in tables)

@@ -1,0 +1,127 @@
+"""Cross-fitted logits: found by changing a user's labels and seeing whose logits move."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from planted_models import TINY, events, log_of
+
+from resus.config.settings import Config, resolve
+from resus.data.log.log import InteractionLog
+from resus.episodes.tensors import features_of
+from resus.evaluation.metrics import auc
+from resus.model.build import AnyPredictor, build_predictor
+from resus.model.predictors.gradient_boosting import GradientBoosting
+from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.progress import silent
+from resus.training.loop import Schedule
+from resus.training.run import cross_fit, split_of, train
+from resus.training.stages.pretrain import pretrain
+
+Floats = npt.NDArray[np.float32]
+Users = npt.NDArray[np.int64]
+FOLDS = 3
+SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus", "training.folds": FOLDS, "encoder.epochs": 1}
+
+
+@cache
+def log() -> InteractionLog:
+    return log_of(events())
+
+
+def config_of(**changes: Any) -> Config:
+    return resolve(SETTINGS | {key.replace("__", "."): value for key, value in changes.items()})
+
+
+def fitted(config: Config, log: InteractionLog, folder: Path) -> Floats:
+    """The logits of every row; not a number where there are none."""
+    path = folder / "logits.npy"
+    cross_fit(config, log, path, folder=folder / "run", history=[], progress=silent)
+    return np.array(np.lib.format.open_memmap(path))
+
+
+def with_other_labels(users: Users) -> InteractionLog:
+    labels, rows = log().labels.copy(), log().rows_of(users)
+    labels[rows] = 1 - labels[rows]
+    return replace(log(), labels=labels)
+
+
+def by_hand(config: Config, users: Users) -> AnyPredictor:
+    """Ψ from some users' rows and nothing else."""
+    held_out, rows, chosen = log().rows_of(split_of(config, log()).validation), log().rows_of(users), config.predictor
+    torch.manual_seed(config.seed)
+    predictor = build_predictor(config, log().features)
+    if isinstance(predictor, GradientBoosting):
+        predictor.fit(log(), rows, held_out, seed=config.seed, threads=1)
+        return predictor
+    assert isinstance(predictor, NeuralPredictor)
+    schedule = Schedule(
+        validate=lambda: auc(log().labels[held_out], logits_of_rows(predictor, log(), held_out)),
+        epochs=chosen.epochs,
+        patience=chosen.patience,
+    )
+    options = {"learning_rate": chosen.learning_rate, "batch_size": chosen.batch_size, "seed": config.seed}
+    pretrain(predictor, log(), rows, schedule, **options)  # type: ignore[arg-type]
+    return predictor
+
+
+@pytest.mark.parametrize("kind", ["deepfm", "lightgbm"])
+def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(kind: str, tmp_path: Path) -> None:
+    config = config_of(predictor__kind=kind)
+    users, before = split_of(config, log()).train, fitted(config, log(), tmp_path)
+    rows = log().rows_of(users)
+    assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users and nobody else"
+    folds, left = [], users
+    for number in range(FOLDS):
+        after = fitted(config, with_other_labels(left[:1]), tmp_path / f"again {number}")
+        starts = np.append(0, np.cumsum(log().lengths[users])[:-1])
+        folds.append(users[~np.logical_or.reduceat(before[rows] != after[rows], starts)])
+        assert left[0] in folds[-1], "a user's own labels do not reach the user's own logits"
+        left = np.setdiff1d(left, folds[-1])
+    assert np.array_equal(np.sort(np.concatenate(folds)), users), "each user is in exactly one fold"
+    assert max(map(len, folds)) - min(map(len, folds)) <= 1
+    for fold in folds:
+        own = log().rows_of(fold)
+        alone = by_hand(config, np.setdiff1d(users, fold))
+        assert torch.equal(alone.logits(features_of(log(), own)), torch.from_numpy(before[own]))
+
+
+def test_validation_users_logits_are_the_predictors_own_and_test_users_have_none(tmp_path: Path) -> None:
+    config = config_of()
+    trained, split = train(config, log(), folder=tmp_path), split_of(config, log())
+    basis = np.lib.format.open_memmap(tmp_path / "checkpoints" / "basis.npy")
+    own = log().rows_of(split.validation)
+    np.testing.assert_array_equal(basis[own], trained.predictor.logits(features_of(log(), own)).numpy())
+    assert np.isnan(basis[log().rows_of(split.test)]).all()
+    seen = log().rows_of(split.train)
+    assert np.abs(basis[seen] - trained.predictor.logits(features_of(log(), seen)).numpy()).min() > 0
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"predictor.kind": "none"},
+        {"predictor.kind": "external", "predictor.column": "price"},
+        {"training.folds": 1},
+    ],
+    ids=str,
+)
+def test_what_needs_no_fold_has_none(changes: dict[str, Any], tmp_path: Path) -> None:
+    config = config_of().changed(changes)
+    assert cross_fit(config, log(), tmp_path / "basis.npy", folder=tmp_path, history=[], progress=silent) == []
+    assert np.isnan(np.lib.format.open_memmap(tmp_path / "basis.npy")).all()
+    trained = train(config, log())
+    assert {line["stage"] for line in trained.history} <= {"predictor", "factors", "scales", "evidence", "residuals"}
+
+
+def test_a_fold_trains_no_longer_than_the_predictor_did(tmp_path: Path) -> None:
+    known = [{"stage": "predictor", "epoch": number, "validation_auc": score} for number, score in ((1, 0.9), (2, 0.5))]
+    told = cross_fit(
+        config_of(), log(), tmp_path / "basis.npy", folder=tmp_path / "run", history=known, progress=silent
+    )
+    assert [line["epoch"] for line in told] == [1] * FOLDS
