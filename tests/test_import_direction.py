@@ -8,7 +8,7 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress"),
+    ("errors", "version", "progress", "arrays", "randomness"),
     ("files",),
     ("config",),
     ("data",),

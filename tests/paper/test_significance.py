@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from resus.randomness import Purpose, generator
 from resus.errors import ArtifactError
 from resus.evaluation.bootstrap import drawn_users, paired_bootstrap
 from resus.evaluation.staged import ScoredQueries, staged_results
@@ -102,7 +103,7 @@ def test_a_replicate_is_the_mean_over_seeds_of_one_draw_of_users(tmp_path: Path)
     users = [world.users[world.positions == 0] for world in worlds]
     assert set(users[0]) & set(users[1]), "the seeds share users"
     everyone = sorted({*users[0], *users[1]})
-    weights = drawn_users(len(everyone), REPLICATES, np.random.default_rng(2))
+    weights = drawn_users(len(everyone), REPLICATES, generator(Purpose.METHOD_BOOTSTRAP, 2))
     by_seed = [
         paired_bootstrap(
             world,

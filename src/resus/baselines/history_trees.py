@@ -20,6 +20,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows
 from resus.model.build import AnyPredictor
 from resus.model.predictors.neural import logits_of_rows
+from resus.randomness import Purpose, generator
 
 TILE_ROWS = 2048
 DRAWS = 4  # support sizes per training user
@@ -139,7 +140,7 @@ class HistoryTrees:
         log, rows = task.log, task.log.rows_of(task.split.train)
         basis = np.full(log.n_rows, np.nan, dtype=np.float32)
         basis[rows] = logits_of_rows(self.predictor, log, rows)
-        random = np.random.default_rng([task.config.seed, 6])
+        random = generator(Purpose.HISTORY_TREES_TRAINING, task.config.seed)
         features, chosen = [], []
         for draw in range(DRAWS):
             epoch = task.sampler.epoch(draw)
@@ -155,7 +156,7 @@ class HistoryTrees:
     def _validation_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
         """The same of all queries of the validation users, with one support size each."""
         log, ordered = task.log, task.validation
-        random = np.random.default_rng([task.config.seed, 7])
+        random = generator(Purpose.HISTORY_TREES_VALIDATION, task.config.seed)
         drawn = random.choice(task.config.evaluation.sizes[1:], len(ordered.users))
         batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(drawn, ordered.lengths - 1))
         basis = logits_of_rows(self.predictor, log, ordered.rows)

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from resus.errors import DataError
+from resus.randomness import Purpose, generator
 
 Users = npt.NDArray[np.int64]
 PARTS = ("train", "validation", "test")
@@ -36,7 +37,7 @@ def split_users(
     """Users at random with a seed (the paper), or in ascending id (the authors' release), cut at the ratios."""
     users = np.arange(n_users, dtype=np.int64)
     if order == "random":
-        users = np.random.default_rng([seed, 1]).permutation(users)
+        users = generator(Purpose.USER_SPLIT, seed).permutation(users)
     shares = np.cumsum(ratios) / sum(ratios)
     first, second = (round(n_users * share) for share in shares[:2])
     return UserSplit(*(np.sort(part) for part in (users[:first], users[first:second], users[second:])))

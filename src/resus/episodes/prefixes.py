@@ -11,6 +11,7 @@ from torch import Tensor
 from resus.data.log.log import InteractionLog
 from resus.episodes.sampling import order_rows
 from resus.episodes.tensors import Rows
+from resus.randomness import Purpose, generator
 
 TILE_ROWS = 2048  # of wide encodings; more of them would leave the cache
 WIDE = 400
@@ -26,7 +27,7 @@ class OrderedUsers:
 
     @classmethod
     def of(cls, log: InteractionLog, users: npt.NDArray[np.int64], seed: int) -> "OrderedUsers":
-        rows = order_rows(log, users, np.random.default_rng([seed, 3]))
+        rows = order_rows(log, users, generator(Purpose.SUPPORT_ORDER, seed))
         return cls(users, log.lengths[users], rows)
 
     def part(self, chosen: npt.NDArray[np.bool_]) -> "OrderedUsers":

@@ -12,6 +12,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Rows
 from resus.errors import ConfigError, TrainingError
+from resus.randomness import Purpose, generator
 
 SizeDistribution = Literal["uniform", "observed"]
 
@@ -47,7 +48,7 @@ class EpisodeSampler:
 
     def epoch(self, number: int) -> "Epoch":
         """All batches of one epoch; the same number gives the same batches."""
-        random = np.random.default_rng([self.seed, 2, number])
+        random = generator(Purpose.EPISODES, self.seed, number)
         users = random.permutation(self.users[self.log.lengths[self.users] > 1])
         lengths = self.log.lengths[users]
         drawn = np.minimum(self._draw_sizes(random, len(users)), lengths - 1)

@@ -9,6 +9,7 @@ from resus.evaluation.bootstrap import Differences, differences, drawn_users, st
 from resus.evaluation.results import Gain, Gains, ModelResults, StageGains
 from resus.evaluation.staged import ScoredQueries
 from resus.progress import Progress, silent
+from resus.randomness import Purpose, generator
 
 DRAWS = 200
 MOST_DRAWS = 100_000  # more make an interval no better, and take memory for every user
@@ -39,7 +40,7 @@ def gains_over(
     progress: Progress = silent,
 ) -> Gains:
     """Every other model minus the base on the same draws of users; `measured` is what `staged_results` found."""
-    weights = drawn_users(int((scored.positions == 0).sum()), draws, np.random.default_rng([seed, 8]))
+    weights = drawn_users(int((scored.positions == 0).sum()), draws, generator(Purpose.BOOTSTRAP, seed))
     drawn = stage_draws(
         scored,
         list(scored.logits),

@@ -12,6 +12,7 @@ from resus.evaluation.bootstrap import Counts, Differences, drawn_users, paired_
 from resus.evaluation.staged import ScoredQueries
 from resus.paper.cells.cells import Cell, first_of_each, scores_path
 from resus.paper.comparisons import Comparison, add_comparison, read_comparisons
+from resus.randomness import Purpose, generator
 from resus.training.checkpoint import load_tensors
 
 METRICS = ("auc", "gauc")
@@ -128,7 +129,7 @@ def _bootstrap(folder: Path, pairs: Sequence[_Pair], replicates: int) -> dict[tu
     scored = [_scored(folder, pair) for pair in pairs]
     users = [of_seed.users[of_seed.positions == 0] for of_seed, _ in scored]
     everyone = np.unique(np.concatenate(users))
-    weights = drawn_users(len(everyone), replicates, np.random.default_rng(len(pairs)))
+    weights = drawn_users(len(everyone), replicates, generator(Purpose.METHOD_BOOTSTRAP, len(pairs)))
     by_seed = [
         _bootstrap_of_seed(folder, pair, of_seed, stages, weights[:, np.searchsorted(everyone, own)])
         for pair, (of_seed, stages), own in zip(pairs, scored, users, strict=True)

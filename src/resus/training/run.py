@@ -30,6 +30,7 @@ from resus.model.personalizer import ResidualModel
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
 from resus.progress import Progress, silent
+from resus.randomness import Purpose, generator
 from resus.training.basis import fill_logits, open_logits
 from resus.training.checkpoint import load_tensors, save_tensors
 from resus.training.crew import Alone, Crew
@@ -243,7 +244,7 @@ class _Run:
         folds = self.config.training.folds
         known = self.histories.get("predictor", self.known)
         epochs = max(known, key=lambda line: line["validation_auc"])["epoch"] if known else self.config.predictor.epochs
-        fold_of = np.random.default_rng([self.config.seed, 6]).permutation(len(self.split.train)) % folds
+        fold_of = generator(Purpose.FOLDS, self.config.seed).permutation(len(self.split.train)) % folds
         for fold in range(folds):
             rows = self._own_rows(self.split.train[fold_of == fold])
             missing = np.array([np.isnan(basis[rows]).sum()], dtype=np.float32)

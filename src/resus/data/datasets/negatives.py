@@ -5,6 +5,7 @@ import numpy.typing as npt
 import polars as pl
 
 from resus.errors import DataError
+from resus.randomness import Purpose, generator
 
 Integers = npt.NDArray[np.int64]
 
@@ -22,7 +23,7 @@ def sample_negatives(
     places = logs.select(pl.struct(user, *context).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
     used = np.unique(places * len(items) + codes)
     _refuse_exhausted(logs, places, used, len(items), user)
-    rng = np.random.default_rng(seed)
+    rng = generator(Purpose.SAMPLED_NEGATIVES, seed)
     bases = np.repeat(places * len(items), per_log)
     drawn = rng.integers(len(items), size=len(bases))
     pending = np.flatnonzero(_is_in(used, bases + drawn))

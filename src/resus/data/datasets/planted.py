@@ -17,6 +17,7 @@ from resus.data.build import BuildOptions, build_log
 from resus.data.log.log import InteractionLog
 from resus.data.logistic import mean_sigmoid, sigmoid
 from resus.data.schema import FieldSchema, TableSchema
+from resus.randomness import Purpose, generator
 
 AGES = ("18-24", "25-34", "35-44", "45-54", "55+")
 GENDERS = ("f", "m")
@@ -71,7 +72,7 @@ class DrawnWorld:
 
 def draw_world(world: PlantedWorld) -> DrawnWorld:
     """The events with what they were drawn from."""
-    random = np.random.default_rng([world.seed, 0])
+    random = generator(Purpose.PLANTED_WORLD, world.seed)
     category = random.integers(world.categories, size=world.items)
     brand = random.integers(world.brands, size=world.items)
     traits = random.normal(size=(world.categories, world.traits))[category]

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from resus.data.logistic import mean_sigmoid, sigmoid
+from resus.randomness import Purpose, generator
 
 Array = npt.NDArray[Any]
 
@@ -69,7 +70,7 @@ class Ads:
 
     @classmethod
     def draw(cls, world: PlantedTaobao) -> "Ads":
-        random = np.random.default_rng([world.seed, 0])
+        random = generator(Purpose.TAOBAO_ADS, world.seed)
         ads = world.count("ads")
         category = _covering(random, world.count("categories"), ads)
         campaign = _covering(random, world.count("campaigns"), ads)
@@ -109,7 +110,7 @@ class People:
 
     @classmethod
     def draw(cls, world: PlantedTaobao) -> "People":
-        random = np.random.default_rng([world.seed, 1])
+        random = generator(Purpose.TAOBAO_USERS, world.seed)
         users = world.count("users")
         gender = 2 - (random.random(users) < 0.35)
         age = random.choice(7, size=users, p=[0.01, 0.05, 0.18, 0.29, 0.22, 0.21, 0.04])
@@ -158,14 +159,14 @@ class World:
         self.settings = settings
         self.ads = Ads.draw(settings)
         self.people = People.draw(settings)
-        random = np.random.default_rng([settings.seed, 2])
+        random = generator(Purpose.TAOBAO_TASTES, settings.seed)
         self._group_taste = 0.7 * random.normal(size=(GROUPS + 1, TRAITS)).astype(np.float32)
         self._place = 0.2 * random.normal(size=len(PLACES))
 
     def impressions(self, block_rows: int = BLOCK_ROWS) -> Iterator[Impressions]:
         """All impressions, in about the order of their time."""
         for number, start in enumerate(range(0, self.settings.rows, block_rows)):
-            random = np.random.default_rng([self.settings.seed, 4, number])
+            random = generator(Purpose.TAOBAO_IMPRESSIONS, self.settings.seed, number)
             yield self._block(random, np.arange(start, min(start + block_rows, self.settings.rows)))
 
     def _block(self, random: np.random.Generator, number: Array) -> Impressions:
@@ -187,7 +188,7 @@ class World:
     @cached_property
     def _base(self) -> float:
         """The logit that gives the click rate, found by bisection on a sample."""
-        random = np.random.default_rng([self.settings.seed, 3])
+        random = generator(Purpose.TAOBAO_CLICK_RATE, self.settings.seed)
         known, personal, _ = self._logits(*self._draw(random, 100_000))
         low, high = -20.0, 20.0
         for _ in range(50):

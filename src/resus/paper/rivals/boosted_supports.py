@@ -20,6 +20,7 @@ from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.errors import ConfigError
 from resus.model.build import AnyPredictor, build_network
 from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.randomness import Purpose, generator
 
 
 class BoostedSupports:
@@ -97,7 +98,7 @@ class BoostedSupports:
         basis = torch.from_numpy(logits_of_rows(self.predictor, log, rows))
         second = copy.deepcopy(self.start)
         optimizer = torch.optim.Adam(second.parameters(), lr=self.learning_rate, fused=True)
-        random = np.random.default_rng(self.seed)
+        random = generator(Purpose.BOOSTED_SUPPORTS, self.seed)
         for _ in range(self.epochs):
             shuffled = random.permutation(len(rows))
             for part in np.split(shuffled, range(self.batch_size, len(rows), self.batch_size)):

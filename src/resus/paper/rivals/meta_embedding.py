@@ -19,6 +19,7 @@ from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import learn_from_episodes, score_size_by_size
+from resus.randomness import Purpose, generator
 from resus.training.loop import Schedule, run_stage
 
 
@@ -127,7 +128,7 @@ class MetaEmbedding:
         number[rows] = np.repeat(np.arange(len(task.split.train)), log.lengths[task.split.train])
 
         def batches(epoch: int) -> Sequence[Rows]:
-            shuffled = np.random.default_rng([task.config.seed, 4, epoch]).permutation(rows)
+            shuffled = generator(Purpose.META_EMBEDDING_BATCHES, task.config.seed, epoch).permutation(rows)
             return np.split(shuffled, range(chosen.batch_size, len(shuffled), chosen.batch_size))
 
         def loss(batch: Rows) -> Tensor:

@@ -14,6 +14,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ArtifactError
 from resus.files import read_json, sha256_of, write_json
+from resus.randomness import Purpose, generator
 from resus.serving.catalogue.catalogue import Catalogue, check_model
 from resus.serving.catalogue.raw_values import raw_values
 
@@ -32,7 +33,7 @@ def strangers_of(
     ordered = OrderedUsers.of(log, users, seed)
     starts = np.cumsum(ordered.lengths) - ordered.lengths
     able = np.flatnonzero(ordered.lengths > 1)  # one event to learn from, and one to compare with
-    chosen = np.sort(np.random.default_rng([seed, 4]).permutation(able)[:MOST_USERS])
+    chosen = np.sort(generator(Purpose.PLAYGROUND_USERS, seed).permutation(able)[:MOST_USERS])
     return [
         {"events": events}
         for place in chosen

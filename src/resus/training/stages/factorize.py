@@ -21,6 +21,7 @@ from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.posterior import PosteriorLearner
 from resus.model.personalizer import ResidualModel
+from resus.randomness import Purpose, generator
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
 from resus.training.rowwise_adam import adam_of
@@ -52,7 +53,7 @@ def factorize(
     place[users] = np.arange(len(users), dtype=np.int32)
 
     def batches(epoch: int) -> Sequence[Rows]:
-        shuffled = np.random.default_rng([seed, 5, epoch]).permutation(rows)
+        shuffled = generator(Purpose.FACTOR_BATCHES, seed, epoch).permutation(rows)
         return np.split(shuffled, range(BATCH_ROWS, len(shuffled), BATCH_ROWS))
 
     def loss(batch: Rows) -> Tensor:

@@ -10,6 +10,7 @@ from torch.nn import functional
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of, labels_of
 from resus.model.predictors.neural import NeuralPredictor
+from resus.randomness import Purpose, generator
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
 from resus.training.rowwise_adam import adam_of
@@ -32,7 +33,7 @@ def pretrain(
     """Minimise the mean cross-entropy of Ψ; keep the epoch with the best validation AUC."""
 
     def batches(epoch: int) -> Sequence[Rows]:
-        shuffled = np.random.default_rng([seed, 4, epoch]).permutation(rows)
+        shuffled = generator(Purpose.PREDICTOR_BATCHES, seed, epoch).permutation(rows)
         return np.split(shuffled, range(batch_size, len(shuffled), batch_size))
 
     def loss(batch: Rows) -> torch.Tensor:

@@ -11,6 +11,7 @@ from resus.episodes.sampling import Epoch
 from resus.episodes.tensors import features_of, labels_of
 from resus.model.learners.plus.posterior import PosteriorLearner
 from resus.model.personalizer import ResidualModel
+from resus.randomness import Purpose, generator
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
 from resus.training.rowwise_adam import adam_of
@@ -35,7 +36,7 @@ def refine(
     assert isinstance(learner, PosteriorLearner)
 
     def batches(number: int) -> Epoch:
-        return _some_of_everyone(log, users, np.random.default_rng([seed, 7, number]))
+        return _some_of_everyone(log, users, generator(Purpose.EVIDENCE_BATCHES, seed, number))
 
     def loss(whole: EpisodeBatch) -> Tensor:
         batch = own_episodes(schedule.crew, log, whole)
