@@ -31,7 +31,7 @@ TINY: dict[str, Any] = {
 
 def events() -> pl.DataFrame:
     """Events with a category, a number and several tags."""
-    drawn = draw_events(PlantedWorld(users=60, items=20, events_per_user=12, seed=3))
+    drawn = draw_events(PlantedWorld(users=60, items=20, events_per_user=12, seed=5))
     tags = pl.concat_str([pl.col("daypart"), pl.col("device")], separator="|")
     return drawn.select("user", "time", "item", "category", "click", price=pl.col("item") * 1.5, tags=tags)
 
