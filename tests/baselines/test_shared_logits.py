@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, History, Task
+from resus.arrays import Floats
+from resus.baselines.base import History, Task
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.rivals import METHODS
 from resus.paper.rivals.residual import Residual
 from resus.progress import Progress, silent
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from planted_models import TINY
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.baselines.user_bias import UserBias
 from resus.config.settings import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log

@@ -14,7 +14,7 @@ from resus.paper.report.beyond_table import beyond_table
 from resus.paper.report.page import write_reproduction
 from resus.paper.report.summary import Summary
 from resus.paper.report.tables import Material
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.rivals import METHODS
 
 LABELS = {name: entry.label for name, entry in METHODS.items()}
 

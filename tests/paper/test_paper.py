@@ -4,7 +4,7 @@ import pytest
 
 from resus.evaluation.metrics import rela_impr
 from resus.paper.published import STAGES, Printed, TableNumber, Times, base_of, paper
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.rivals import METHODS
 
 ROUNDING = 0.00005  # of a printed AUC
 # where the printed RelaImpr is not that of the printed AUCs

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, History, Task
+from resus.arrays import Floats
+from resus.baselines.base import History, MethodSpec, Task
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import TrainingError
 from resus.paper.cells.search import choose, read_searches
-from resus.paper.rivals.catalogue import Entry
 from resus.progress import silent
 
 CONFIG = resolve(TINY)
@@ -50,7 +50,7 @@ def log() -> InteractionLog:
 
 
 def test_the_best_point_on_validation_users_is_chosen_once(tmp_path: Path, log: InteractionLog) -> None:
-    entry = Entry("known", Known, grid={"rate": (0.01, 0.1, 5.0), "steps": (1, 2)})
+    entry = MethodSpec("known", Known, grid={"rate": (0.01, 0.1, 5.0), "steps": (1, 2)})
     tried.clear()
     for _ in range(2):
         chosen = choose(tmp_path, "known", entry, log, "mine", CONFIG.changed({"seed": 3}), silent)
@@ -64,15 +64,15 @@ def test_the_best_point_on_validation_users_is_chosen_once(tmp_path: Path, log: 
 
 
 def test_a_search_that_was_stopped_goes_on(tmp_path: Path, log: InteractionLog) -> None:
-    entry = Entry("known", Known, grid={"rate": (0.01, 0.1)})
+    entry = MethodSpec("known", Known, grid={"rate": (0.01, 0.1)})
     tried.clear()
-    choose(tmp_path, "known", Entry("known", Known, grid={"rate": (0.01,)}), log, "mine", CONFIG, silent)
+    choose(tmp_path, "known", MethodSpec("known", Known, grid={"rate": (0.01,)}), log, "mine", CONFIG, silent)
     assert choose(tmp_path, "known", entry, log, "mine", CONFIG, silent) == {"rate": 0.1}
     assert tried == [(0.01, 1), (0.1, 1)]
 
 
 def test_without_a_grid_nothing_is_searched(tmp_path: Path, log: InteractionLog) -> None:
-    assert choose(tmp_path, "known", Entry("known", Known), log, "mine", CONFIG, silent) == {}
+    assert choose(tmp_path, "known", MethodSpec("known", Known), log, "mine", CONFIG, silent) == {}
     assert not list(tmp_path.iterdir())
 
 

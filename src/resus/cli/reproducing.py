@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import typer
 
+from resus.baselines.base import find_methods
 from resus.cli.console import err, progress_bars, say
 from resus.cli.locations import find_log, planted_at
 from resus.config.settings import resolve
@@ -26,7 +27,7 @@ from resus.paper.cells.search import read_searches
 from resus.paper.pairs import compare_all
 from resus.paper.questions import DATA_SETS
 from resus.paper.report.page import write_reproduction
-from resus.paper.rivals.catalogue import METHODS, entry_of
+from resus.paper.rivals import METHODS
 from resus.training.run import check_log
 from resus.version import __version__
 
@@ -103,8 +104,7 @@ def reproduce(
 
 
 def _refuse_mistakes(methods: Sequence[str] | None, settings: Mapping[str, Any], both: bool) -> None:
-    for method in methods or ():
-        entry_of(method)
+    find_methods(methods or (), METHODS)
     if "seed" in settings:
         raise ConfigError(
             "a reproduction runs seeds 1, 2, … itself: leave out --set seed, and say how many with --runs"

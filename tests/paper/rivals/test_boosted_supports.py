@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.config.settings import Architecture, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

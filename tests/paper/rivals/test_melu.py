@@ -8,7 +8,7 @@ from planted_models import TINY, events, log_of
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from resus.baselines.method import Floats, History, Method, Task
-from resus.baselines.shared_predictor import shared_predictor
+from resus.arrays import Floats
+from resus.baselines.base import History, Method, Task
+from resus.baselines.shelf import shared_predictor
 from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
@@ -21,7 +22,7 @@ from resus.paper.cells.cells import Cell, Epoch, Key, NoiseLevel, Seconds, add_c
 from resus.paper.cells.noise import noise_levels
 from resus.paper.cells.search import choose
 from resus.paper.questions import QUESTIONS
-from resus.paper.rivals.catalogue import entry_of
+from resus.paper.rivals import METHODS
 from resus.progress import Progress, silent
 from resus.training.checkpoint import save_tensors
 
@@ -57,7 +58,7 @@ def run_cell(request: Request, progress: Progress = silent) -> Cell:
     torch.set_num_threads(request.threads)
     log = InteractionLog.open(request.log)
     config = resolve({**request.settings, "seed": request.seed}, data_set=log.data_set)
-    entry = entry_of(request.method)
+    entry = METHODS[request.method]
     work = request.folder / "unfinished" / request.name
     shelf = request.folder / "shelf" / (request.data_set + ("-alone" if request.alone else ""))
     hyperparameters = {}

@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from resus.baselines.method import Floats, Method
+from resus.arrays import Floats
+from resus.baselines.base import Method
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

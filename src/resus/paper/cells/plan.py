@@ -6,7 +6,7 @@ from typing import Any
 
 from resus.paper.cells.experiment import Request
 from resus.paper.questions import QUESTIONS
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.rivals import METHODS
 
 
 def plan_cells(

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from resus.baselines.method import Task
+from resus.baselines.base import MethodSpec, Task
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import TrainingError
 from resus.files import append_line, locked
 from resus.paper.cells.cells import whole_lines
-from resus.paper.rivals.catalogue import Entry
 from resus.progress import Progress
 
 SEARCHES = "searches.jsonl"
@@ -22,7 +21,7 @@ EPOCHS = 3
 
 
 def choose(
-    folder: Path, method: str, entry: Entry, log: InteractionLog, data_set: str, config: Config, progress: Progress
+    folder: Path, method: str, entry: MethodSpec, log: InteractionLog, data_set: str, config: Config, progress: Progress
 ) -> dict[str, Any]:
     """The point of the method's grid with the best validation AUC; points already tried are not tried again."""
     if not entry.grid:
@@ -47,7 +46,7 @@ def read_searches(folder: Path) -> list[dict[str, Any]]:
 
 
 def _try(
-    entry: Entry, point: dict[str, Any], log: InteractionLog, config: Config, folder: Path, progress: Progress
+    entry: MethodSpec, point: dict[str, Any], log: InteractionLog, config: Config, folder: Path, progress: Progress
 ) -> dict[str, Any]:
     settings = {"seed": 1, "training.epochs": min(EPOCHS, config.training.epochs)}
     everyone = Task(log, config.changed(settings))

@@ -1,1 +1,61 @@
-"""Every cold-start method of the paper's comparison, on one protocol."""
+"""The methods of the paper's comparison: RESUS, its variants, the rivals of section 5, and our baselines."""
+
+from collections import ChainMap
+from functools import partial
+from typing import Any
+
+from resus.baselines import BASELINES
+from resus.baselines.base import MethodSpec
+from resus.config.settings import PREDICTOR_NAMES
+from resus.paper.questions import ARCHITECTURES, BOOSTED, resus_on
+from resus.paper.rivals.boosted_supports import BoostedSupports
+from resus.paper.rivals.jtcn import JTCN
+from resus.paper.rivals.lwa import LWA
+from resus.paper.rivals.mamo import MAMO
+from resus.paper.rivals.melu import MeLU
+from resus.paper.rivals.meta_embedding import MetaEmbedding
+from resus.paper.rivals.nlba import NLBA
+from resus.paper.rivals.residual import Residual
+
+LEARNERS = {"nn": ("RESUS-NN", "nearest"), "rr": ("RESUS-RR", "ridge"), "plus": ("RESUS+", "plus")}
+WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting changed
+    "folds": ("without cross-fitting", {"training.folds": 1}),
+    "evidence": ("without evidence", {"encoder.refine": False}),
+    "taste": ("without taste", {"learner.taste": False}),
+    "repeats": ("without repeats", {"learner.repeats": False}),
+    "bias": ("without bias", {"learner.bias": False}),
+    "steps": ("with one step", {"learner.steps": 1}),
+}
+
+
+def _resus(name: str, kind: str) -> MethodSpec:
+    label, learner = LEARNERS[name]
+    on = "" if kind == "deepfm" else f" ({PREDICTOR_NAMES[kind]})"
+    return MethodSpec(f"{label}{on}", partial(Residual, learner=learner, predictor=kind), predictor=kind)
+
+
+RIVALS: dict[str, MethodSpec] = {
+    **{resus_on(name, kind): _resus(name, kind) for kind in ARCHITECTURES for name in LEARNERS},
+    **{
+        f"resus-plus-without-{part}": MethodSpec(
+            f"RESUS+ {words}", partial(Residual, learner="plus", changes=changes), predictor="deepfm"
+        )
+        for part, (words, changes) in WITHOUT.items()
+    },
+    "resus-nn-joint": MethodSpec("RESUS-NN (w/o pretrain)", partial(Residual, learner="nearest", pretrain=False)),
+    "resus-rr-joint": MethodSpec("RESUS-RR (w/o pretrain)", partial(Residual, learner="ridge", pretrain=False)),
+    "mus": MethodSpec("MUS", partial(Residual, learner="nearest", predictor="none")),
+    **{
+        f"boosted-{kind}": MethodSpec(
+            f"{PREDICTOR_NAMES[kind]} (boosting)", partial(BoostedSupports, predictor=kind), predictor=kind
+        )
+        for kind in BOOSTED
+    },
+    "lwa": MethodSpec("LWA", LWA),
+    "nlba": MethodSpec("NLBA", NLBA, grid={"hidden": (50, 100, 200)}),
+    "jtcn": MethodSpec("JTCN", JTCN, grid={"capsules": (2, 3, 4)}),
+    "melu": MethodSpec("MeLU", MeLU, grid={"inner_rate": (0.1, 0.3, 1.0)}),
+    "mamo": MethodSpec("MAMO", MAMO, grid={"inner_rate": (0.1, 0.3, 1.0)}),
+    "meta-embedding": MethodSpec("Meta-Embedding", MetaEmbedding, grid={"inner_rate": (0.01, 0.03, 0.1)}),
+}
+METHODS = ChainMap(RIVALS, BASELINES)  # also sees a baseline that is registered later

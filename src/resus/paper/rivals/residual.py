@@ -1,13 +1,14 @@
-"""RESUS with any of its base-learners, and MUS, as methods of a comparison."""
+"""RESUS with any learner, and MUS, as methods of a comparison."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, get_args
 
 import torch
 
-from resus.baselines.method import Floats, History, Task
-from resus.baselines.shared_predictor import shared_logits, shared_predictor
-from resus.config.settings import LEARNERS
+from resus.arrays import Floats
+from resus.baselines.base import History, Task
+from resus.baselines.shelf import shared_logits, shared_predictor
+from resus.config.settings import LEARNERS, Architecture
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -20,15 +21,15 @@ from resus.training.run import train
 
 
 class Residual:
-    """Φ has Ψ's architecture, but DeepFM's where Ψ has no gradients (LightGBM) or is absent (MUS), and RESUS+'s own.
+    """Φ has the architecture of Ψ if Ψ is a network, else DeepFM's, unless the learner brings its own.
 
-    `changes` are settings in which a variant differs.
+    `changes` are the settings in which a variant differs.
     """
 
     def __init__(
         self,
         *,
-        learner: Literal["nearest", "ridge", "plus"],
+        learner: str,
         predictor: str = "deepfm",
         pretrain: bool = True,
         changes: Mapping[str, Any] | None = None,
@@ -37,7 +38,7 @@ class Residual:
             "predictor.kind": predictor,
             "predictor.column": "",
             "predictor.pretrain": pretrain,
-            "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
+            "encoder.kind": predictor if predictor in get_args(Architecture) else "deepfm",
             **LEARNERS.get(learner, {}),
             "learner.kind": learner,
             **(changes or {}),
