@@ -13,7 +13,7 @@ from resus.evaluation.staged import ScoredQueries
 from resus.paper.cells.cells import Cell, first_of_each, scores_path
 from resus.paper.comparisons import Comparison, add_comparison, read_comparisons
 from resus.randomness import Purpose, generator
-from resus.training.checkpoint import load_tensors
+from resus.tensor_files import load_tensors
 
 METRICS = ("auc", "gauc")
 

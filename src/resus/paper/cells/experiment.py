@@ -23,7 +23,7 @@ from resus.paper.cells.search import choose
 from resus.paper.questions import QUESTIONS
 from resus.paper.rivals.catalogue import entry_of
 from resus.progress import Progress, silent
-from resus.training.checkpoint import save_tensors
+from resus.tensor_files import save_tensors
 
 
 @dataclass(frozen=True)

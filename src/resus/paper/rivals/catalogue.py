@@ -9,7 +9,7 @@ from resus.baselines.crowd import Crowd
 from resus.baselines.history_trees import HistoryTrees
 from resus.baselines.method import Method
 from resus.baselines.user_bias import UserBias
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.config.settings import PREDICTOR_NAMES
 from resus.errors import ConfigError
 from resus.paper.rivals.boosted_supports import BoostedSupports
