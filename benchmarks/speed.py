@@ -45,8 +45,8 @@ from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress
 from resus.training.loop import Schedule
 from resus.training.run import METRICS
-from resus.training.stages.metatrain import metatrain
-from resus.training.stages.pretrain import pretrain
+from resus.training.stages.episodes import metatrain
+from resus.training.stages.predictor import fit_network
 
 FIGURES = Path("benchmarks/speed.json")
 RESUS = Path(sys.executable).with_name("resus")
@@ -56,7 +56,7 @@ Users = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 console = Console()
 
-ONE_EPOCH = Schedule(validate=lambda: 0.0, epochs=1, patience=1)
+ONE_EPOCH = Schedule("benchmark", validate=lambda: 0.0, epochs=1, patience=1)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Bench:
         """One epoch of Ψ over the users' rows."""
         config = self.configs["RESUS-RR"].predictor
         return partial(
-            pretrain,
+            fit_network,
             self.parts("RESUS-RR")[0],
             self.log,
             self.log.rows_of(users),

@@ -65,7 +65,7 @@ def test_a_run_killed_again_and_again_ends_as_an_undisturbed_one(workplace: Path
     refused = resus_here(*train, cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr == (
-        "resus: killed holds an unfinished run: go on with --resume, or choose another folder with --out\n"
+        "resus: killed holds an unfinished run: resume it with --resume, or choose another folder with --out\n"
     )
     refused = resus_here(*train, "--resume", "--seed", 7, cwd=tmp_path)
     assert refused.returncode == 2

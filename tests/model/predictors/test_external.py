@@ -43,7 +43,7 @@ def test_what_it_says_is_the_basis_and_new_users_get_it_unchanged(predictor: str
     by_user_and_time = events.sort("user", "time", maintain_order=True)
     said = fitted._fitted().model.predictor.logits_of_rows(log)
     assert np.abs(said - by_user_and_time["score"].to_numpy()).max() < 1e-5
-    assert {line["stage"] for line in fitted.history} == {"residuals"}, "there is nothing of it to learn"
+    assert {record.stage for record in fitted.history} == {"residuals"}, "there is nothing of it to learn"
     known, asked = events.filter(pl.col("time") < 4), events.filter(pl.col("time") >= 4)
     answers = fitted.predict(known.filter(pl.col("user") > 0), asked)
     assert np.abs(answers["basis"].to_numpy() - asked["score"].to_numpy()).max() < 1e-5

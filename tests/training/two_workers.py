@@ -1,4 +1,4 @@
-"""Two real processes that train one model: each is started with its rank, the meeting place and where to leave it."""
+"""One of two processes that train one model: it gets its rank, the meeting file, the run folder and two settings."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ import torch.distributed as dist
 from planted_models import events, log_of, tiny
 
 from resus.training import rowwise_adam
-from resus.training.crew import TorchCrew
+from resus.training.workers import TorchWorkers
 
 SETTINGS = {"predictor.batch_size": 64, "training.batch_size": 64}
 
@@ -17,7 +17,7 @@ def work(rank: int, meeting: str, folder: Path, large: int, learner: str) -> Non
     torch.set_num_threads(1)
     rowwise_adam.LARGE = large
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
-    tiny(settings=SETTINGS, learner=learner).fit(log_of(events()), folder=folder, crew=TorchCrew())
+    tiny(settings=SETTINGS, learner=learner).fit(log_of(events()), folder=folder, workers=TorchWorkers())
     dist.destroy_process_group()
 
 
