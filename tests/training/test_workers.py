@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from planted_models import events, log_of, tiny
-from two_workers import SETTINGS
+from two_workers import MODELS, SETTINGS
 
 import resus
 from resus.arrays import Booleans, Floats, Integers
@@ -53,31 +53,31 @@ def test_each_user_belongs_to_one_worker_and_no_row_is_lost() -> None:
     assert sum(part.n_queries for part in parts) == batch.n_queries
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize(("large", "learner"), [(1, "ridge"), (1_000_000, "nearest"), (1_000_000, "plus")])
-def test_two_processes_train_the_model_of_one(
-    large: int, learner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folders of the models that two processes trained together."""
+    folder = tmp_path_factory.mktemp("together")
     source, tests = Path(resus.__file__).parents[1], SCRIPT.parents[1]
     environment = os.environ | {"PYTHONPATH": f"{source}:{tests}", "OMP_NUM_THREADS": "1"}
-    folder = tmp_path / "together"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(rank), str(tmp_path / "meeting"), str(folder), str(large), learner],
-            env=environment,
-        )
-        for rank in (0, 1)
-    ]
+    commands = [[sys.executable, str(SCRIPT), str(rank), str(folder)] for rank in (0, 1)]
+    processes = [subprocess.Popen(command, env=environment) for command in commands]
     assert [process.wait(timeout=300) for process in processes] == [0, 0]
-    monkeypatch.setattr(rowwise_adam, "LARGE", large)
+    return folder
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("learner", MODELS)
+def test_two_processes_train_the_model_of_one(
+    learner: str, together: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rowwise_adam, "LARGE", MODELS[learner])
     alone = tiny(settings=SETTINGS, learner=learner).fit(log_of(events()))
-    alone.save(tmp_path / "alone")
-    one, other = (load_tensors(place / "model.safetensors")[0] for place in (folder, tmp_path / "alone"))
+    alone.save(tmp_path)
+    one, other = (load_tensors(folder / "model.safetensors")[0] for folder in (together / learner, tmp_path))
     assert one.keys() == other.keys()
     for name in one:
         assert torch.allclose(one[name], other[name], atol=2e-3), name
-    together = resus.load(folder)
-    for mine, theirs in zip(together.history, alone.history, strict=True):
+    for mine, theirs in zip(resus.load(together / learner).history, alone.history, strict=True):
         assert (mine.stage, mine.epoch) == (theirs.stage, theirs.epoch)
         assert mine.loss == pytest.approx(theirs.loss, abs=1e-4)
         assert mine.validation_auc == pytest.approx(theirs.validation_auc, abs=2e-3)
