@@ -7,8 +7,8 @@ from typing import Any, Self
 import polars as pl
 import torch
 
-from resus.artifact import FACTS, Artifact
-from resus.config.checking import checked
+from resus.artifact import FACTS, Artifact, rebuild
+from resus.checking import checked
 from resus.config.settings import PREDICTOR_NAMES, Config, flatten, resolve, settings_of_predictor
 from resus.data.build import build_log
 from resus.data.fields.feature_map import FeatureMap
@@ -16,19 +16,20 @@ from resus.data.log.log import InteractionLog
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.evaluation.evaluate import Part, evaluate
+from resus.evaluation.evaluate import ComparedModel, Part, evaluate
 from resus.evaluation.gains import DRAWS
 from resus.evaluation.results import Results
 from resus.evaluation.warm_up import PrefixScores, warm_up
 from resus.evaluation.warm_up_results import WarmUp
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
-from resus.model.build import AnyPredictor, build_model, build_predictor
-from resus.model.personalizer import ResidualModel
+from resus.history import History
+from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.scorer import Scorer
-from resus.training.crew import Alone, Crew
-from resus.training.run import Trained, claim_folder, forget_checkpoints, split_of, train
+from resus.training.run import Run, TrainedPredictor, delete_checkpoints
+from resus.training.train import Trained, train
+from resus.training.workers import OneWorker, Workers
 
 
 class Resus:
@@ -99,7 +100,7 @@ class Resus:
         return self.config.model_name
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         """One record per epoch: stage, epoch, loss, validation AUC, seconds."""
         return self._fitted().history
 
@@ -112,14 +113,14 @@ class Resus:
         resume: bool = False,
         predictor_from: "Resus | None" = None,
         progress: Progress = silent,
-        crew: Crew | None = None,
+        workers: Workers | None = None,
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
         With a `folder`, everything is kept there and a killed run can resume. Ψ may be taken over from another model
-        (`predictor_from`), with its settings but for those given here. A `crew` trains it in several processes.
+        (`predictor_from`), with its settings but for those given here. Several `workers` train it together.
         """
-        crew = crew or Alone()
+        workers = workers or OneWorker()
         path = Path(log) if isinstance(log, str | Path) else None
         opened = _as_log(log, schema, self._own_model)
         if self._overrides is not None:
@@ -130,17 +131,15 @@ class Resus:
             self._take_finished(kept, opened, resume)
             self._score = self._own_model or self._score
             return self
-        pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
-        known = [line for line in predictor_from.history if line["stage"] == "predictor"] if predictor_from else []
+        given = self._take_predictor(predictor_from, opened) if predictor_from else None
         self._trained = train(
             self.config,
             opened,
             folder=kept,
             resume=resume,
-            pretrained=pretrained,
-            known=known,
+            given=given,
             progress=progress,
-            crew=crew,
+            workers=workers,
         )
         self._features = opened.features
         self._log_facts = {
@@ -151,17 +150,17 @@ class Resus:
             "score": opened.manifest.get("score"),
         }
         self._score = self._own_model or _remembered(self._log_facts)
-        if kept is not None and crew.rank == 0:
+        if kept is not None and workers.rank == 0:
             self.save(kept)
-            forget_checkpoints(kept, on_a_cluster=crew.size > 1)
-        crew.wait()
+            delete_checkpoints(kept, on_a_cluster=workers.size > 1)
+        workers.wait()
         return self
 
     def claim(self, log: Path, *, folder: Path, resume: bool = False, predictor_from: "Resus | None" = None) -> None:
         """What `fit` would begin with: refuse what it would refuse, and make the folder this run's."""
         opened = InteractionLog.open(log)
-        pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
-        claim_folder(self.config, opened, folder, resume=resume, pretrained=pretrained)
+        given = self._take_predictor(predictor_from, opened) if predictor_from else None
+        Run(self.config, opened, folder=folder, given=given).open(resume=resume)
 
     def evaluate(
         self,
@@ -195,7 +194,7 @@ class Resus:
     ) -> Results:
         """Several models by name, and their predictors, on exactly the same users and queries."""
         first, opened, rows = _side_by_side(models, log)
-        split = split_of(first.config, opened)
+        split = first.config.user_split(opened.n_users)
         return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
 
     @staticmethod
@@ -213,7 +212,7 @@ class Resus:
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
         first, opened, rows = _side_by_side(models, log)
-        taken = {*rows, *(predictor for predictor, _, _ in rows.values()), "oracle", "crowd"}
+        taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
         for name in rivals or {}:
             if name in taken:
                 raise ConfigError(
@@ -224,7 +223,7 @@ class Resus:
             rows,
             first.config,
             opened,
-            split_of(first.config, opened),
+            first.config.user_split(opened.n_users),
             up_to=up_to,
             trained_up_to=trained_up_to,
             rivals=rivals,
@@ -249,7 +248,7 @@ class Resus:
         """What answers for `predict` and for the command of this name."""
         trained = self._fitted()
         assert self._features is not None
-        return Scorer(trained.predictor, trained.model, self._features, self.schema, self._score)
+        return Scorer(trained.model, self._features, self.schema, self._score)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """By field, in how many rows of a table the value was never seen in training, or is missing."""
@@ -261,7 +260,7 @@ class Resus:
         """Write the model as a folder that `resus.load`, the command line and the service read."""
         trained = self._fitted()
         assert self._features is not None
-        tensors = {f"predictor.{name}": tensor for name, tensor in trained.predictor.state_dict().items()}
+        tensors = {f"predictor.{name}": tensor for name, tensor in trained.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in trained.model.state_dict().items()}
         Artifact(self.config, self._features, tensors, self._log_facts, trained.history).save(Path(folder))
 
@@ -291,10 +290,10 @@ class Resus:
         return Path(path)
 
     @property
-    def pretrained(self) -> AnyPredictor | None:
+    def pretrained(self) -> Predictor | None:
         """Ψ, where it is a model by itself: neither absent nor trained jointly with the rest."""
         alone = self.config.predictor.kind != "none" and self.config.predictor.pretrain
-        return self._fitted().predictor if alone else None
+        return self._fitted().model.predictor if alone else None
 
     def _fitted(self) -> Trained:
         if self._trained is None:
@@ -302,7 +301,7 @@ class Resus:
         return self._trained
 
     def _take(self, artifact: Artifact) -> Self:
-        self._trained = rebuild(artifact)
+        self._trained = Trained(rebuild(artifact), artifact.history)
         self._features = artifact.features
         self._log_facts = artifact.log
         self._score = _remembered(artifact.log)
@@ -335,10 +334,10 @@ class Resus:
             raise ArtifactError(
                 f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
             )
-        forget_checkpoints(folder)
+        delete_checkpoints(folder)
         return self._take(artifact)
 
-    def _take_predictor(self, source: "Resus", log: InteractionLog) -> AnyPredictor:
+    def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
         """The Ψ of another run, if it was learned on the same training users with the same settings."""
         self._check_comparable(source, log)
         theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
@@ -350,7 +349,8 @@ class Resus:
                 f"the Ψ to take over was made with other settings ({'; '.join(differing)}): "
                 "make them equal, or train one here"
             )
-        return source._fitted().predictor
+        history = [record for record in source.history if record.stage == "predictor"]
+        return TrainedPredictor(source._fitted().model.predictor, history)
 
     def _check_comparable(self, other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None) -> None:
         """Two models share their test users only if data, split and seed agree; `names` is what tables call them."""
@@ -370,38 +370,23 @@ class Resus:
                 )
 
 
-def _side_by_side(
-    models: Mapping[str, Resus], log: Any
-) -> tuple[Resus, InteractionLog, dict[str, tuple[str | None, AnyPredictor, ResidualModel]]]:
+def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, InteractionLog, dict[str, ComparedModel]]:
     """The first model, the log, and by name what `evaluate` takes, once it is sure that all share their test users."""
     first_name, first = next(iter(models.items()))
     opened = _as_log(first._with_score(log), first._log_facts.get("schema"))
-    rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
-    predictors: dict[str, AnyPredictor] = {}
+    rows: dict[str, ComparedModel] = {}
+    predictors: dict[str, Predictor] = {}
     for name, model in models.items():
         first._check_comparable(model, opened, names=(first_name, name))
         if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
             raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
-        trained, predictor = model._fitted(), None
+        fitted, predictor = model._fitted().model, None
         if model.pretrained is not None:
             predictor = model.config.predictor_name
-            if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
+            if not _same_weights(predictors.setdefault(predictor, fitted.predictor), fitted.predictor):
                 predictor = f"{predictor} of {name}"
-        rows[name] = (predictor, trained.predictor, trained.model)
+        rows[name] = ComparedModel(fitted, predictor)
     return first, opened, rows
-
-
-def rebuild(artifact: Artifact) -> Trained:
-    """The trained parts, as `save` took them apart."""
-    predictor = build_predictor(artifact.config, artifact.features)
-    model = build_model(artifact.config, artifact.features)
-    try:
-        predictor.load_state_dict(artifact.part("predictor"))
-        model.load_state_dict(artifact.part("model"))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
-    return Trained(predictor, model.eval(), artifact.history)
 
 
 def _as_log(
@@ -440,6 +425,6 @@ def _remembered(facts: Mapping[str, Any]) -> ScoreColumn | None:
     return ScoreColumn.remembered(facts["score"]) if facts.get("score") else None
 
 
-def _same_weights(one: AnyPredictor, other: AnyPredictor) -> bool:
+def _same_weights(one: Predictor, other: Predictor) -> bool:
     mine, theirs = one.state_dict(), other.state_dict()
     return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)

@@ -12,10 +12,9 @@ from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
-from resus.model.build import AnyPredictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.model.predictors.base import Predictor
 from resus.paper.rivals import METHODS
-from resus.training.run import train_predictor
+from resus.training.train import train_predictor
 
 
 @pytest.fixture(scope="module")
@@ -24,34 +23,34 @@ def log() -> InteractionLog:
 
 
 @pytest.fixture(scope="module")
-def predictor(log: InteractionLog) -> AnyPredictor:
-    return train_predictor(resolve(TINY | {"predictor.kind": "fm"}), log)[0]
+def predictor(log: InteractionLog) -> Predictor:
+    return train_predictor(resolve(TINY | {"predictor.kind": "fm"}), log).predictor
 
 
-def task(log: InteractionLog, predictor: AnyPredictor | None, told: list[str]) -> Task:
+def task(log: InteractionLog, predictor: Predictor | None, told: list[str]) -> Task:
     config = resolve(TINY | {"predictor.kind": "fm"})
     return Task(log, config, predictor=predictor, progress=lambda name, *_: told.append(name))
 
 
-def test_baselines_use_the_given_predictor_and_train_none(log: InteractionLog, predictor: AnyPredictor) -> None:
+def test_baselines_use_the_given_predictor_and_train_none(log: InteractionLog, predictor: Predictor) -> None:
     told: list[str] = []
     given = task(log, predictor, told)
     ordered = OrderedUsers.of(log, given.split.test, seed=1)
     bias, trees = (LazyMethod(BASELINES[name], given) for name in ("user-bias", "history-trees"))
     assert told == [], "nothing learns before it is asked"
     answers = bias(ordered, (0, 3))
-    np.testing.assert_array_equal(answers[:, 0], logits_of_rows(predictor, log, ordered.rows))
+    np.testing.assert_array_equal(answers[:, 0], predictor.logits_of_rows(log, ordered.rows))
     assert answers.shape == trees(ordered, (0, 3)).shape
     assert not [name for name in told if name.startswith("predictor")]
 
 
-def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: AnyPredictor) -> None:
+def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: Predictor) -> None:
     told: list[str] = []
     given = task(log, predictor, told)
     assert shared_predictor(given, "fm")[0] is predictor
     other, history = shared_predictor(given, "lr")
     assert other is not predictor
-    assert {line["stage"] for line in history} == {"predictor"}
+    assert {line.stage for line in history} == {"predictor"}
 
 
 def test_a_wrong_name_is_an_error_with_the_nearest_one() -> None:

@@ -19,11 +19,12 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ArtifactError, DataError
+from resus.evaluation.evaluate import ComparedModel
 from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, warm_up
 from resus.evaluation.warm_up_results import WarmUp
-from resus.model.build import build_model, build_predictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import Predictor
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.base import Predictor
 from resus.model.predictors.none import NoPredictor
 
 TRAINED, LARGEST = 6, 25
@@ -42,14 +43,16 @@ def split(log: InteractionLog) -> UserSplit:
     return UserSplit(train=users[:5], validation=users[5:10], test=users[10:])
 
 
-def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, ResidualModel]]:
+def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Personalizer]]:
     """A Ψ, and a model per learner whose β rises with the size."""
     small = {"encoder.hidden_units": (8,), "encoder.embedding_dim": 4, "predictor.hidden_units": (8,)}
     spread = {"predictor.embedding_std": 1.0, "encoder.embedding_std": 1.0}
     config = resolve({"evaluation.max_size": TRAINED, **small, **spread})
     torch.manual_seed(1)
     predictor = build_predictor(config, log.features)
-    models = {kind: build_model(config.changed({"learner.kind": kind}), log.features) for kind in PAPERS}
+    models = {
+        kind: build_personalizer(config.changed({"learner.kind": kind}), log.features, predictor) for kind in PAPERS
+    }
     for model in models.values():
         with torch.no_grad():
             model.fusion.scale.copy_(torch.linspace(1.0, 4.0, TRAINED))
@@ -57,9 +60,9 @@ def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Residua
 
 
 def curve_of(log: InteractionLog, split: UserSplit, up_to: int = LARGEST) -> WarmUp:
-    config, predictor, models = models_on(log)
+    config, _, models = models_on(log)
     return warm_up(
-        {kind: ("DeepFM", predictor, model) for kind, model in models.items()},
+        {kind: ComparedModel(model, "DeepFM") for kind, model in models.items()},
         config,
         log,
         split,
@@ -126,19 +129,18 @@ def test_every_point_is_what_a_loop_over_users_and_sizes_gives(
 
 
 def test_the_first_predictor_is_the_base_wherever_it_stands(log: InteractionLog, split: UserSplit) -> None:
-    config, predictor, models = models_on(log)
-    rows: dict[str, tuple[str | None, Predictor, ResidualModel]]
-    rows = {"MUS": (None, NoPredictor(), models["nearest"]), "RESUS": ("DeepFM", predictor, models["ridge"])}
+    config, _, models = models_on(log)
+    alone = build_personalizer(config, log.features, NoPredictor())
+    rows = {"MUS": ComparedModel(alone, None), "RESUS": ComparedModel(models["ridge"], "DeepFM")}
     trained = dict.fromkeys(rows, TRAINED)
     assert warm_up(rows, config, log, split, up_to=3, trained_up_to=trained).base == "DeepFM"
-    alone = {"MUS": rows["MUS"]}
-    assert warm_up(alone, config, log, split, up_to=3, trained_up_to={"MUS": TRAINED}).base == "MUS"
+    assert warm_up({"MUS": rows["MUS"]}, config, log, split, up_to=3, trained_up_to={"MUS": TRAINED}).base == "MUS"
 
 
 def test_models_that_learned_from_validation_users_are_named(log: InteractionLog, split: UserSplit) -> None:
     config, predictor, models = models_on(log)
-    plus = build_model(config.changed({**LEARNERS["plus"], "learner.kind": "plus"}), log.features)
-    rows = {"mine": ("DeepFM", predictor, plus), "RESUS-RR": ("DeepFM", predictor, models["ridge"])}
+    plus = build_personalizer(config.changed({**LEARNERS["plus"], "learner.kind": "plus"}), log.features, predictor)
+    rows = {"mine": ComparedModel(plus, "DeepFM"), "RESUS-RR": ComparedModel(models["ridge"], "DeepFM")}
     rivals = {
         name: lambda ordered, sizes: share_of_clicks(log, ordered, sizes) for name in ("RESUS+ without taste", "LWA")
     }

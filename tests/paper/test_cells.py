@@ -14,19 +14,20 @@ import pytest
 from planted_models import TINY, events, log_of
 
 from resus.arrays import Floats
-from resus.baselines.base import History, MethodSpec, Task
+from resus.baselines.base import MethodSpec, Task
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ArtifactError, TrainingError
+from resus.history import EpochRecord, History
 from resus.paper.cells.plan import PlannedCell, missing, plan_cells
 from resus.paper.cells.records import CELLS, fix_settings, read_cells, read_trials, scores_path
 from resus.paper.cells.search import choose
 from resus.paper.cells.workers import run_cells
 from resus.paper.questions import ARCHITECTURES, QUESTIONS
 from resus.progress import silent
-from resus.training.checkpoint import load_tensors
+from resus.tensor_files import load_tensors
 
 METHODS = ["deepfm", "resus-nn", "resus-rr", "user-bias"]
 
@@ -166,7 +167,7 @@ class Known:
         if self.rate > 1:
             raise TrainingError("diverged")
         reached = 0.9 - abs(self.rate - 0.1) + 0.01 * self.steps
-        return [{"stage": "known", "epoch": 1, "validation_auc": reached}]
+        return [EpochRecord("known", 1, reached)]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         raise AssertionError("a search never looks at test users")

@@ -16,7 +16,7 @@ from resus.paper.cells.records import Cell, Seconds, append_record, scores_path
 from resus.paper.comparisons import COMPARISONS, METRICS, Comparison, best_rivals, compare, pairs_of, read_comparisons
 from resus.paper.questions import ABLATIONS, PLUS, PRACTICE
 from resus.randomness import Purpose, generator
-from resus.training.checkpoint import load_tensors, save_tensors
+from resus.tensor_files import load_tensors, save_tensors
 
 ONE = Comparison(
     data_set="mine",

@@ -8,13 +8,14 @@ import torch
 from planted_models import TINY, events, log_of
 
 from resus.arrays import Floats
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc, gauc, logloss
+from resus.history import History
 from resus.model.build import build_predictor
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.noise import LEVELS, noise_levels

@@ -18,9 +18,10 @@ from service_process import event, make_export
 from resus import Resus
 from resus.episodes.tensors import Features
 from resus.errors import DataError
+from resus.model.personalizer import Scores
 from resus.serving.engine import Engine, _same_but_label
 from resus.serving.http.messages import PostedEvent, PredictAnswer, PredictRequest
-from resus.serving.live.user import LiveUser, Scores
+from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
 from resus.serving.store.protocol import Event, EventStore, open_store
 

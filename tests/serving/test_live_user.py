@@ -15,9 +15,10 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Features, features_of
 from resus.errors import DataError
-from resus.model.build import build_model, build_predictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.build import build_personalizer
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.personalizer import Personalizer
 from resus.serving.live.user import LiveUser
 
 LEARNERS: dict[str, dict[str, Any]] = {
@@ -38,20 +39,18 @@ def log() -> InteractionLog:
 
 
 @cache
-def parts(name: str) -> tuple[NeuralPredictor, ResidualModel]:
+def built(name: str) -> Personalizer:
     torch.manual_seed(3)
     config = resolve(TINY | {"encoder.embedding_std": 0.5, "predictor.embedding_std": 0.5} | LEARNERS[name])
-    predictor, model = build_predictor(config, log().features), build_model(config, log().features)
-    assert isinstance(predictor, NeuralPredictor)
+    model = build_personalizer(config, log().features)
     with torch.no_grad():
         for parameter in model.fusion.parameters():
             parameter.copy_(torch.linspace(0.5, 1.5, len(parameter)))
-    return predictor.eval(), model.eval()
+    return model.eval()
 
 
 def user_of(name: str) -> LiveUser:
-    predictor, model = parts(name)
-    return LiveUser(predictor, model, width=int(model.encoder.width), capacity=CAPACITY)  # type: ignore[arg-type]
+    return LiveUser(built(name), capacity=CAPACITY)
 
 
 def row(number: int) -> Features:
@@ -61,12 +60,12 @@ def row(number: int) -> Features:
 @torch.no_grad()
 def offline(name: str, support: dict[int, float]) -> torch.Tensor:
     """The model on rows with labels as support, as training and evaluation score them."""
-    predictor, model = parts(name)
+    model = built(name)
     rows = np.concatenate([np.array(list(support), dtype=np.int64), CANDIDATES])
     batch = EpisodeBatch(rows, np.array([len(rows)]), np.array([len(support)]))
     features = features_of(log(), rows)
     labels = torch.tensor([*support.values(), *[float("nan")] * len(CANDIDATES)])
-    return model(batch, features, predictor.logits(features), labels).sigmoid()  # type: ignore[no-any-return]
+    return model(batch, features, model.predictor.logits(features), labels).sigmoid()  # type: ignore[no-any-return]
 
 
 class Remembered:
@@ -134,7 +133,7 @@ def test_events_of_one_time_are_in_the_order_of_their_ids_whatever_order_they_ca
 def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
     candidates = features_of(log(), CANDIDATES)
     scores = user_of(name).score(candidates)
-    assert torch.equal(scores.basis, parts(name)[0].logits(candidates))
+    assert torch.equal(scores.basis, built(name).predictor.logits(candidates))
     assert not scores.residual.any()
     assert scores.parts.shape == (len(CANDIDATES), 0)
 
@@ -142,10 +141,11 @@ def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
 def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate() -> None:
     candidates = features_of(log(), CANDIDATES)
     assert user_of("ridge").score(candidates).deviation is user_of("nearest").score(candidates).deviation is None
-    plus, model = user_of("plus"), parts("plus")[1]
+    plus, model = user_of("plus"), built("plus")
+    assert isinstance(model.learner, PlusLearner)
     before = plus.score(candidates).deviation
     with torch.no_grad():
-        prior = model.learner.prior.variance(model.encoder(candidates)[:, 1:].double())  # type: ignore[union-attr,operator]
+        prior = model.learner.prior.variance(model.encoder(candidates)[:, 1:].double())
     assert before is not None
     torch.testing.assert_close(before, prior.sqrt().float())
     plus.observe("e0", row(0), 1.0, 0.0)
@@ -163,7 +163,7 @@ def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPat
     def refusing(_: Features) -> torch.Tensor:
         raise DataError("no score")
 
-    monkeypatch.setattr(parts("ridge")[0], "logits", refusing)
+    monkeypatch.setattr(built("ridge").predictor, "logits", refusing)
     with pytest.raises(DataError):
         user.observe("late", row(20), 1.0, 99.0)
     assert user.events == known
@@ -171,7 +171,8 @@ def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPat
 
 def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events() -> None:
     user = user_of("ridge")
-    model = parts("ridge")[1]
+    model = built("ridge")
+    assert isinstance(model.learner, RidgeLearner)
     candidates = features_of(log(), CANDIDATES)
     before = torch.full((len(CANDIDATES),), torch.inf)
     with torch.no_grad():
@@ -179,7 +180,7 @@ def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events()
             user.observe(f"e{number}", row(number), 1.0, float(number))
             support = model.encoder(features_of(log(), np.arange(number + 1))).double()
             query = model.encoder(candidates).double()
-            inverse = torch.linalg.inv(support @ support.T + model.learner.ridge * torch.eye(number + 1))  # type: ignore[operator]
+            inverse = torch.linalg.inv(support @ support.T + model.learner.ridge * torch.eye(number + 1))
             variance = (query * query).sum(dim=1) - ((query @ support.T @ inverse) * (query @ support.T)).sum(dim=1)
             deviation = user.score(candidates).deviation
             assert deviation is not None

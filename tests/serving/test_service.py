@@ -22,10 +22,9 @@ from planted_models import KEEP, events, log_of, tiny
 from service_process import PATIENCE, InProcess, event, in_process, make_export, make_scored_export, wait_until
 
 from resus import Resus, TableSchema, build_log
-from resus.artifact import FACTS
+from resus.artifact import FACTS, rebuild
 from resus.data.split import split_users
 from resus.errors import ArtifactError, DataError
-from resus.estimator import rebuild
 from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.http.app import PAGE, THREADS, build_app
@@ -362,7 +361,7 @@ def test_an_event_without_the_score_that_is_psi_is_refused_wherever_it_comes_in(
     good, bad = scored_event(1, model_score=0.5), scored_event(2, **features)
     code, sentence = refused(scored, json.dumps({"events": [good, bad]}).encode(), "/v1/events")
     assert code == 422
-    assert sentence.startswith("event 'e2', field 'model_score': the value is missing; it is Ψ: fill it in")
+    assert sentence.startswith("event 'e2', field 'model_score': the value is missing")
     assert scored.get("/v1/users/u").status_code == 404
     candidates = [{"item": "1", "model_score": 0.3}]
     inline = [{key: value for key, value in one.items() if key != "user"} for one in (good, bad)]
@@ -393,7 +392,7 @@ def test_a_candidate_without_the_score_that_is_psi_is_told_where_to_put_it(score
     body = b'{"candidates": [{"item": "1", "model_score": 1}, {"item": "2", "model_score": "high"}]}'
     assert refused(scored, body) == (
         422,
-        "candidates[1], field 'model_score': the value is missing; it is Ψ: fill it in",
+        "candidates[1], field 'model_score': the value is missing; it is the shared model: fill it in",
     )
     assert scored.get("/v1/model").json()["score"] == "model_score"
 

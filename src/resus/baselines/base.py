@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from resus.arrays import Floats
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
@@ -18,12 +18,11 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ConfigError
 from resus.evaluation.metrics import auc
-from resus.model.build import AnyPredictor
+from resus.history import History
+from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
-from resus.training.loop import Keeper
-from resus.training.run import split_of
+from resus.training.checkpoint import Checkpoint
 
-History = list[dict[str, Any]]
 PrefixScores = Callable[[OrderedUsers, Sequence[int]], Floats]
 
 
@@ -31,7 +30,7 @@ class Method(Protocol):
     """A way to serve new users. Scores are logits. A user with no events is a normal case."""
 
     def fit(self, task: "Task") -> History:
-        """Learn from the task's training users, choose epochs on its validation users; return one line per epoch."""
+        """Learn from the task's training users, choose epochs on its validation users; return one record per epoch."""
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         """`[Q]` logits of a batch's queries, each from the support of its own user. Must not read query labels."""
@@ -69,13 +68,13 @@ class Task:
     config: Config
     folder: Path | None = None
     shelf: Path | None = None
-    predictor: AnyPredictor | None = None
+    predictor: Predictor | None = None
     progress: Progress = silent
     every: int = 1
 
     @cached_property
     def split(self) -> UserSplit:
-        split = split_of(self.config, self.log)
+        split = self.config.user_split(self.log.n_users)
         return replace(split, train=split.train[:: self.every])
 
     @cached_property
@@ -108,11 +107,11 @@ class Task:
             aucs.append(auc(labels[queries], logits[queries, column]))
         return float(np.nanmean(aucs))
 
-    def keeper(self, stage: str) -> Keeper | None:
-        """Where a stage keeps its checkpoint."""
+    def checkpoint(self, stage: str) -> Checkpoint | None:
+        """Where a stage saves its state."""
         if self.folder is None:
             return None
-        return Keeper(self.folder / f"{stage}.safetensors", self.config.fingerprint(self.log.content_hash))
+        return Checkpoint(self.folder / f"{stage}.safetensors", self.config.fingerprint(self.log.content_hash))
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from resus.arrays import Doubles, Floats, Integers
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.baselines.shelf import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.build import AnyPredictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.history import EpochRecord, History
+from resus.model.predictors.base import Predictor
 
 STRONGEST_PRIOR = 1e4
 
@@ -29,14 +29,14 @@ class UserBias:
     """
 
     def __init__(self) -> None:
-        self.predictor: AnyPredictor
+        self.predictor: Predictor
         self.scale: float  # γ
         self.prior: float  # c, in events
 
     def fit(self, task: Task) -> History:
         self.predictor, history = shared_predictor(task)
         log, held_out, sizes = task.log, task.validation, np.array(task.config.evaluation.sizes[1:])
-        basis = logits_of_rows(self.predictor, log, held_out.rows)
+        basis = self.predictor.logits_of_rows(log, held_out.rows)
         sums = _sums_by_size(log, held_out, basis, sizes)
         row, column = np.nonzero(held_out.positions[:, None] >= sizes)
         self.scale, self.prior = _fit_scale_and_prior(
@@ -46,18 +46,17 @@ class UserBias:
             torch.from_numpy(log.labels[held_out.rows[row]]),
         )
         reached = task.validation_auc(partial(self.score_prefixes, log))
-        chosen = {"scale": self.scale, "prior": self.prior}
-        return [*history, {"stage": "bias", "epoch": 1, "validation_auc": reached, **chosen}]
+        return [*history, EpochRecord("bias", 1, reached)]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        basis = logits_of_rows(self.predictor, log, batch.rows)
+        basis = self.predictor.logits_of_rows(log, batch.rows)
         sums = support_residuals(log, batch, basis).sum(axis=1)
         added = self.scale * sums / (batch.support_sizes + self.prior)
         logits: Floats = basis[batch.query.numpy()] + added[batch.query_user.numpy()].astype(np.float32)
         return logits
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        basis = self.predictor.logits_of_rows(log, ordered.rows)
         wanted = np.array(sizes)
         added = self.scale * _sums_by_size(log, ordered, basis, wanted) / (wanted + self.prior)
         return basis[:, None] + added.astype(np.float32)

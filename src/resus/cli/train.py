@@ -73,6 +73,7 @@ def command(
     log = InteractionLog.open(folder_of_log)
 
     from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it
+    from resus.history import best_epoch
 
     source = Resus.load(predictor_from) if predictor_from else None
     inherited = settings_of_predictor(source.config) if source else None
@@ -106,10 +107,10 @@ def command(
         err.print(f"stopped; the same command with --resume --out {folder} goes on", highlight=False, soft_wrap=True)
         raise typer.Exit(130) from None
     say(f"{model.name} on {folder_of_log}")
-    for stage in dict.fromkeys(line["stage"] for line in model.history):
-        epochs = [line for line in model.history if line["stage"] == stage]
-        best = max(epochs, key=lambda line: line["validation_auc"])
-        say(f"  {stage}: validation AUC {best['validation_auc']:.4f}, at epoch {best['epoch']} of {len(epochs)}")
+    for stage in dict.fromkeys(record.stage for record in model.history):
+        epochs = [record for record in model.history if record.stage == stage]
+        best = best_epoch(epochs)
+        say(f"  {stage}: validation AUC {best.validation_auc:.4f}, at epoch {best.epoch} of {len(epochs)}")
     say(f"run in {folder}; next: resus evaluate {folder}")
 
 
@@ -117,8 +118,8 @@ def _list_settings(settings: "Config") -> None:
     """As the other options leave them, but for what a data set brings along."""
     from rich.table import Table
 
+    from resus.checking import described_settings
     from resus.cli.console import out as console
-    from resus.config.checking import described_settings
 
     table = Table("key", "value", "meaning", box=None)
     for key, value, meaning in described_settings(settings):

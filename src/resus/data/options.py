@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.config.settings import Protocol
 from resus.data.build import BuildOptions
+from resus.data.split import Protocol
 
 
 class PrepareOptions(BaseModel):

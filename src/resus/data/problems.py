@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.schema import TableSchema
 from resus.data.times import as_times
 from resus.errors import DataError

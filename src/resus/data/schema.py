@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from resus.config.checking import on_one_line, sentence_of
+from resus.checking import on_one_line, sentence_of
 from resus.errors import ConfigError
 
 Kind = Literal["categorical", "numeric", "multi"]

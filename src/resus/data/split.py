@@ -11,6 +11,7 @@ from resus.randomness import Purpose, generator
 
 Users = npt.NDArray[np.int64]
 PARTS = ("train", "validation", "test")
+Protocol = Literal["paper", "authors-release"]  # whose way to prepare, split and evaluate
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,11 +16,9 @@ import torch
 
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of
 from resus.evaluation.results import ModelCoverage, StageCoverage
 from resus.evaluation.staged import ScoredQueries
-from resus.model.learners.plus.posterior import Known, PosteriorLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
 
 LEVEL = 0.9
@@ -32,7 +30,7 @@ Integers = npt.NDArray[np.int64]
 
 def coverage_of(
     name: str,
-    model: ResidualModel,
+    model: Personalizer,
     log: InteractionLog,
     ordered: OrderedUsers,
     scored: ScoredQueries,
@@ -89,7 +87,7 @@ def _share_within(miss: Floats, variance: Floats) -> float:
 @torch.no_grad()
 def _posterior(
     name: str,
-    model: ResidualModel,
+    model: Personalizer,
     log: InteractionLog,
     ordered: OrderedUsers,
     scored: ScoredQueries,
@@ -98,33 +96,23 @@ def _posterior(
     progress: Progress,
 ) -> tuple[Floats, Floats | None]:
     """gᵀCg of every user and size `[U, sizes]`, and how many queries' true logits are covered `[sizes]`."""
-    learner = model.learner
-    assert isinstance(learner, PosteriorLearner)
-    prior, starts = learner.prior, np.cumsum(ordered.lengths) - ordered.lengths
+    starts = np.cumsum(ordered.lengths) - ordered.lengths
     truth = scored.logits["oracle"][:, 0] if log.truth is not None else None
     personal = np.zeros((len(starts), len(sizes)))
     true_logits = np.zeros(len(sizes)) if truth is not None else None
     done = 0
-    width = int(model.encoder.width)  # type: ignore[arg-type]
-    for tile in ordered.tiles(slots=max(sizes), width=width, whole=True):
-        places = tile.places
-        rows = ordered.rows[places]
-        basis = scored.logits[predictor][places, 0] if predictor is not None else np.zeros(len(rows), np.float32)
-        outcomes = tile.pad(learner.outcomes(torch.from_numpy(log.labels[rows]), torch.from_numpy(basis)))
-        encoded, slots = tile.pad(model.encoder(features_of(log, rows))), max(sizes)
-        known = Known.of(encoded[:, :slots], tile.filled[:, :slots], outcomes[:, :slots])
-        gram = prior.covariance(known.codes, known.items, known.codes, known.items)
+    basis = np.zeros(len(ordered.rows), np.float32) if predictor is None else scored.logits[predictor][:, 0]
+    for part in model.posteriors(log, ordered, sizes, basis=basis):
+        tile, places, encoded = part.tile, part.places, part.encoded
         users = np.searchsorted(starts, tile.starts)
-        for column, k in enumerate(sizes):
-            first = known.first(k)
-            dual = learner.fit(prior, first, gram[:, :k, :k])
+        for column, (k, posterior) in enumerate(zip(sizes, part.by_size, strict=True)):
             asked = tile.filled & (torch.arange(encoded.shape[1]) >= k)
             logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double()
             chance = tile.pad(logits).sigmoid()
-            variance = learner.variance_of_sum(prior, first, dual, encoded, chance * (1 - chance) * asked)
+            variance = posterior.variance_of_sum(encoded, chance * (1 - chance) * asked)
             personal[users, column] = variance.numpy()
             if truth is not None and true_logits is not None:
-                deviation = learner.variance(prior, first, dual, encoded).sqrt()
+                deviation = posterior.variance(encoded).sqrt()
                 miss = tile.pad(torch.from_numpy(truth[places]).double() - logits).abs()
                 true_logits[column] += int(((miss <= REACH * deviation) & asked).sum())
         done += len(places)

@@ -8,11 +8,11 @@ import numpy.typing as npt
 from resus.config.settings import PredictorConfig
 from resus.data.log.column_files import BLOCK_ROWS
 from resus.data.log.log import InteractionLog
+from resus.episodes.tensors import features_of
 from resus.errors import ConfigError, DataError, ResusWarning
 from resus.evaluation.metrics import auc
 from resus.external.scoring_model import RowError
 from resus.model.predictors.external import ExternalPredictor
-from resus.model.predictors.neural import logits_of_rows
 
 TOO_GOOD = 0.99  # an AUC that no model has on clicks that it does not know
 ENOUGH_ROWS = 1 << 20  # to see that much
@@ -28,11 +28,9 @@ def check_own_model(chosen: PredictorConfig, log: InteractionLog) -> ExternalPre
                 "column that holds what your model says"
             )
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
-    assert log.weights is not None, "a numeric field has weights"
     for start in range(0, log.n_rows, BLOCK_ROWS):
-        block = slice(start, start + BLOCK_ROWS), predictor.place
         try:
-            predictor.logits_of(log.ids[block], log.weights[block])
+            predictor.check(features_of(log, np.arange(start, min(start + BLOCK_ROWS, log.n_rows))))
         except RowError as bad:
             user = int(np.searchsorted(log.offsets, start + bad.row, side="right")) - 1
             row = start + bad.row - int(log.offsets[user]) + 1
@@ -47,7 +45,7 @@ def warn_of_own_model(chosen: PredictorConfig, log: InteractionLog, users: npt.N
     """By what it says of these users: probabilities that are taken for logits, or labels that it knows."""
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     rows = log.rows_of(users)[:ENOUGH_ROWS]
-    said = logits_of_rows(predictor, log, rows)
+    said = predictor.logits_of_rows(log, rows)
     wrote = log.manifest.get("score") or {}
     if chosen.scale == "logits" and not wrote.get("sha256") and said.min() >= 0 and said.max() <= 1:
         use = f"let {wrote['written_by']} give logits" if wrote else f"use probabilities:{chosen.column}"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from resus.config.checking import sentence_of
+from resus.checking import sentence_of
 from resus.errors import ArtifactError
 from resus.files import read_json, write_json
 

@@ -10,12 +10,10 @@ from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
-from resus.evaluation.evaluate import Part, posteriors_among, scored_models
+from resus.evaluation.evaluate import ComparedModel, Part, posteriors_among, scored_models
 from resus.evaluation.results import LogFacts
 from resus.evaluation.staged import fixed_population
 from resus.evaluation.warm_up_results import WarmUp
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import Predictor
 from resus.progress import Progress, silent
 
 FEWEST_USERS = 30  # a curve of fewer is noise
@@ -40,7 +38,7 @@ def largest_size(lengths: npt.NDArray[np.int64], up_to: int) -> int | None:
 
 
 def warm_up(
-    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    models: Mapping[str, ComparedModel],
     config: Config,
     log: InteractionLog,
     split: UserSplit,
@@ -64,7 +62,7 @@ def warm_up(
     scored = scored_models(models, log, ordered, sizes, progress=progress)
     for name, scores in (rivals or {}).items():
         scored.logits[name] = scores(ordered, sizes)
-    base = next((name for name, _, _ in models.values() if name is not None), next(iter(models)))
+    base = next((one.predictor for one in models.values() if one.predictor is not None), next(iter(models)))
     oracle, crowd = (name if name in scored.logits else None for name in ("oracle", "crowd"))
     progress("measuring", 0, None)
     measured = fixed_population(scored, base=base, oracle=oracle, crowd=crowd)

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.problems import Problem
 from resus.data.readers.tables import Table
 from resus.data.schema import FieldSchema, TableSchema

@@ -26,7 +26,7 @@ from resus.paper.questions import (
 )
 from resus.progress import Progress
 from resus.randomness import Purpose, generator
-from resus.training.checkpoint import load_tensors
+from resus.tensor_files import load_tensors
 
 COMPARISONS = "comparisons.jsonl"
 METRICS: tuple[Literal["auc", "gauc"], ...] = ("auc", "gauc")

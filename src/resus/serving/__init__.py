@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from resus.serving.engine import Engine
-    from resus.serving.live.user import LiveUser, Scores
+    from resus.serving.live.user import LiveUser
     from resus.serving.loaded import LoadedModel
     from resus.serving.store.protocol import Event, EventStore, UserRecord, open_store
 
-__all__ = ["Engine", "Event", "EventStore", "LiveUser", "LoadedModel", "Scores", "UserRecord", "open_store"]
+__all__ = ["Engine", "Event", "EventStore", "LiveUser", "LoadedModel", "UserRecord", "open_store"]
 
 _HOMES = {
     "Engine": "engine",
@@ -24,7 +24,6 @@ _HOMES = {
     "EventStore": "store",
     "LiveUser": "user",
     "LoadedModel": "loaded",
-    "Scores": "user",
     "UserRecord": "store",
     "open_store": "store",
 }

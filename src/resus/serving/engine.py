@@ -12,6 +12,7 @@ import torch
 from resus.episodes.tensors import Features
 from resus.errors import DataError
 from resus.external.scoring_model import RowError
+from resus.model.personalizer import Scores
 from resus.serving.http.guard import CAPACITY, FEATURES_BYTES, ID_LENGTH
 from resus.serving.http.messages import (
     EventResult,
@@ -24,7 +25,7 @@ from resus.serving.http.messages import (
     StoredEvent,
     UserAnswer,
 )
-from resus.serving.live.user import LiveUser, Scores
+from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
 from resus.serving.store.protocol import Event, EventStore
 
@@ -83,7 +84,7 @@ class Engine:
             order = scores.probability.argsort(descending=True, stable=True)[: request.top].tolist()
         return PredictAnswer(
             user=request.user,
-            support=len(scores.events),
+            support=scores.parts.shape[1],
             model=self.loaded.name,
             answers=_answers(scores, items, order, self._items_of(known) if request.explain else None),
         )
@@ -262,7 +263,7 @@ def _answers(
         probability, basis, residual = (column[place] for column in columns)
         said: dict[str, Any] = {} if items[place] is None else {"item": items[place]}
         if known is not None:
-            parts = zip(scores.events, scores.parts[place].tolist(), strict=True)
+            parts = zip(known, scores.parts[place].tolist(), strict=True)
             by_weight = sorted(parts, key=lambda part: -abs(part[1]))
             said["because"] = [Reason(event=event, item=known[event], part=part) for event, part in by_weight]
         answers.append(

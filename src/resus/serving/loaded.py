@@ -9,20 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from resus.artifact import FACTS, Artifact
+from resus.artifact import FACTS, Artifact, rebuild
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ArtifactError
-from resus.estimator import rebuild
 from resus.evaluation.results import Results
 from resus.files import sha256_of
+from resus.model.personalizer import Personalizer
 from resus.serving.catalogue.catalogue import CATALOGUE, CHOICES, Catalogue
 from resus.serving.catalogue.rows import RowReader, as_text
 from resus.serving.http.messages import CatalogueItem, FieldAnswer, Stage
 from resus.serving.live.strangers import STRANGERS, Stranger, read_strangers
 from resus.serving.live.user import LiveUser
-from resus.training.run import Trained
 
 RESULTS = "results.json"
 
@@ -43,7 +42,7 @@ class LoadedModel:
 
     config: Config
     features: FeatureMap
-    trained: Trained
+    model: Personalizer
     sha256: str
     catalogue: Catalogue | None
     strangers: list[Stranger]
@@ -58,7 +57,7 @@ class LoadedModel:
             loaded = cls(
                 config=artifact.config,
                 features=artifact.features,
-                trained=rebuild(artifact),
+                model=rebuild(artifact),
                 sha256=sha256_of(folder / FACTS),
                 catalogue=Catalogue.load(folder) if (folder / CATALOGUE).is_file() else None,
                 strangers=read_strangers(folder) if (folder / STRANGERS).is_file() else [],
@@ -115,17 +114,15 @@ class LoadedModel:
 
     def check_scores(self, read: Features) -> None:
         """RowError where Ψ is a field of the row, and the row has nothing in it that Ψ can be."""
-        if self.config.predictor.kind == "external":
-            self.trained.predictor.logits(read)
+        self.model.predictor.check(read)
 
     def item_of(self, row: Mapping[str, Any]) -> str | None:
         """The item's id as the vocabulary spells it."""
         return as_text(row.get(self.item), self.item, 1)
 
     def live_user(self, capacity: int) -> LiveUser:
-        """Somebody of whom nothing is known yet."""
-        width = int(self.trained.model.encoder.width)  # type: ignore[arg-type]
-        return LiveUser(self.trained.predictor, self.trained.model, width=width, capacity=capacity)
+        """A user without events."""
+        return LiveUser(self.model, capacity=capacity)
 
     def stage(self, support: int) -> Stage:
         """How cold a user with that many events is."""

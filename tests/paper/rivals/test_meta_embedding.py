@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.nn import functional
 from two_tastes import auc_on_test_users, task_of_two_tastes
 
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.config.settings import NetworkConfig, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
+from resus.history import History
 from resus.paper.rivals.episodic import field_embedding
 from resus.paper.rivals.meta_embedding import Generator, MetaEmbedding, UserDeepFM
 
@@ -112,7 +113,7 @@ def fitted_to_two_tastes() -> tuple[MetaEmbedding, Task, History]:
 
 def test_it_tells_two_tastes_apart_by_their_events_alone() -> None:
     method, task, history = fitted_to_two_tastes()
-    assert {line["stage"] for line in history} == {"predictor", "episodes"}
+    assert {line.stage for line in history} == {"predictor", "episodes"}
     assert auc_on_test_users(method, task, 0) < 0.8, "nothing tells the taste of a new user"
     assert auc_on_test_users(method, task, 6) > 0.9
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.datasets import frappe, movielens, taobao, taobao_stream
 from resus.data.datasets.download import download
 from resus.data.log.rows import LogRows

@@ -1,23 +1,25 @@
-"""Someone else's model as Ψ: what it says of a row is a numeric field of the row."""
+"""Someone else's model as Ψ: its score of a row is a numeric field of the row."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from resus.arrays import Doubles
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError
 from resus.external.probabilities import logits_of_column
-from resus.external.scoring_model import Floats, RowError
+from resus.external.scoring_model import RowError
+from resus.model.predictors.base import Predictor
 
 Scale = Literal["logits", "probabilities"]
 
 
-class ExternalPredictor:
-    """Ψ(x) is the value of a column, a logit or the logit of a probability; there is nothing of it to learn."""
+class ExternalPredictor(Predictor):
+    """Ψ(x) is the value of a column: a logit, or a probability turned into one. There is nothing to learn."""
 
     def __init__(self, features: FeatureMap, *, column: str, scale: Scale) -> None:
         self.column, self.scale = column, scale
@@ -31,23 +33,25 @@ class ExternalPredictor:
         raise ConfigError(_no_number(features, column, scale))
 
     def logits(self, features: Features) -> Tensor:
-        assert features.weights is not None, "a numeric field has weights"
-        said = self.logits_of(features.ids[:, self.place].numpy(), features.weights[:, self.place].numpy())
-        return torch.from_numpy(said.astype(np.float32))
+        """RowError where a row has no number in the column, or no probability."""
+        return torch.from_numpy(self._values(features).astype(np.float32))
 
-    def logits_of(self, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> Floats:
-        """The same of the column's own ids and weights; RowError where a row has no number there, or no probability."""
-        absent = np.flatnonzero(ids == self._missing)
-        if len(absent):
-            raise RowError(int(absent[0]), self.column, "the value is missing", "it is Ψ: fill it in")
-        values = weights.astype(np.float64) * self._spread + self._center
-        return values if self.scale == "logits" else logits_of_column(values, self.column)
+    def check(self, features: Features) -> None:
+        self._values(features)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        assert not state
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        assert not state_dict
+
+    def _values(self, features: Features) -> Doubles:
+        assert features.weights is not None, "a numeric field has weights"
+        absent = np.flatnonzero(features.ids[:, self.place].numpy() == self._missing)
+        if len(absent):
+            raise RowError(int(absent[0]), self.column, "the value is missing", "it is the shared model: fill it in")
+        values = features.weights[:, self.place].numpy().astype(np.float64) * self._spread + self._center
+        return values if self.scale == "logits" else logits_of_column(values, self.column)
 
 
 def _no_number(features: FeatureMap, column: str, scale: Scale) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from resus.config.checking import sentence_of
+from resus.checking import sentence_of
 from resus.errors import ArtifactError
 from resus.evaluation.results import Metric, ModelResults, Record
 from resus.files import append_line, locked, read_json, write_json

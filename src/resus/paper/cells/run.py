@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from resus.arrays import Floats
-from resus.baselines.base import History, Method, Task
+from resus.baselines.base import Method, Task
 from resus.baselines.shelf import shared_predictor
 from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.history import History
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.noise import noise_levels
 from resus.paper.cells.plan import PlannedCell
@@ -22,7 +23,7 @@ from resus.paper.cells.search import choose
 from resus.paper.questions import QUESTIONS
 from resus.paper.rivals import METHODS
 from resus.progress import Progress, silent
-from resus.training.checkpoint import save_tensors
+from resus.tensor_files import save_tensors
 
 
 def run_cell(planned: PlannedCell, progress: Progress = silent) -> Cell:
@@ -46,7 +47,7 @@ def run_cell(planned: PlannedCell, progress: Progress = silent) -> Cell:
     else:
         history = [line for line in history if line not in pretraining]
     training = max(training, _seconds(history))  # a resumed cell took longer than this process saw
-    own = [] if spec.predictor else [line for line in history if line["stage"] == "predictor"]
+    own = [] if spec.predictor else [line for line in history if line.stage == "predictor"]
 
     ordered = OrderedUsers.of(log, task.split.test, config.seed)
     began = time.perf_counter()
@@ -67,13 +68,8 @@ def run_cell(planned: PlannedCell, progress: Progress = silent) -> Cell:
         hyperparameters=hyperparameters,
         results=staged_results(scored, stages=config.evaluation.stages, base=planned.method)[planned.method],
         epochs=[
-            TrainedEpoch(
-                stage=line["stage"],
-                epoch=line["epoch"],
-                validation_auc=line["validation_auc"],
-                seconds=line.get("seconds", 0.0),
-            )
-            for line in history
+            TrainedEpoch(stage=each.stage, epoch=each.epoch, validation_auc=each.validation_auc, seconds=each.seconds)
+            for each in history
         ],
         seconds=Seconds(
             pretraining=round(_seconds(pretraining) + _seconds(own), 2),
@@ -112,4 +108,4 @@ def _noise(planned: PlannedCell, method: Method, task: Task, ordered: OrderedUse
 
 
 def _seconds(history: History) -> float:
-    return float(sum(line.get("seconds", 0.0) for line in history))
+    return float(sum(epoch.seconds for epoch in history))

@@ -9,6 +9,7 @@ from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import TrainingError
 from resus.files import locked
+from resus.history import best_epoch
 from resus.paper.cells.plan import PlannedCell
 from resus.paper.cells.records import TRIALS, Hyperparameters, Trial, append_record, read_trials
 from resus.progress import Progress
@@ -47,7 +48,7 @@ def _try(
     began = time.perf_counter()
     try:
         history = spec.build(**point).fit(task)
-        reached = max(line["validation_auc"] for line in history)  # a stage never ends below its start
+        reached = best_epoch(history).validation_auc  # a stage never ends below its start
     except TrainingError:  # training diverged: a bad step size
         reached = 0.0
     return reached, round(time.perf_counter() - began, 1)

@@ -10,13 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.arrays import Floats, Integers
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.config.settings import NetworkConfig
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers, Tile
 from resus.episodes.tensors import Features, features_of, labels_of
+from resus.history import History
 from resus.model.build import build_network
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.embedding import FieldEmbedding
@@ -72,15 +73,15 @@ class EpisodicMethod(ABC):
         """
         training = task.config.training
         state = run_stage(
-            "episodes",
             module,
             torch.optim.Adam(module.parameters(), lr=training.learning_rate, fused=True),
             Schedule(
+                "episodes",
                 validate=lambda: task.validation_auc(partial(self.score_prefixes, task.log)),
                 epochs=training.epochs,
                 patience=training.patience,
                 start=start,
-                keeper=task.keeper("episodes"),
+                checkpoint=task.checkpoint("episodes"),
                 progress=task.progress,
             ),
             batches=task.sampler.epoch,

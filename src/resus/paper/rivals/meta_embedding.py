@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.func import grad, grad_and_value
 from torch.nn import functional
 
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Rows, features_of, labels_of
+from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import EpisodicMethod, field_embedding
@@ -97,7 +98,7 @@ class MetaEmbedding(EpisodicMethod):
         self.network = self.build(task)
         history = self._pretrain(task)
         self.base.requires_grad_(False)
-        reached = max(line["validation_auc"] for line in history)
+        reached = best_epoch(history).validation_auc
         return history + self.learn_from_episodes(task, self.network, start=reached)
 
     def logits(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
@@ -131,14 +132,14 @@ class MetaEmbedding(EpisodicMethod):
             return task.validation_auc(partial(self.score_prefixes, log))
 
         state = run_stage(
-            "predictor",
             base,
             torch.optim.Adam(base.parameters(), lr=chosen.learning_rate, fused=True),
             Schedule(
+                "predictor",
                 validate=validate,
                 epochs=chosen.epochs,
                 patience=chosen.patience,
-                keeper=task.keeper("predictor"),
+                checkpoint=task.checkpoint("predictor"),
                 progress=task.progress,
             ),
             batches=batches,

@@ -3,21 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-import torch
-
 from resus.arrays import Floats
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.baselines.shelf import shared_logits, shared_predictor
 from resus.config.settings import LEARNERS, Architecture
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
-from resus.evaluation.scoring import score_prefixes
-from resus.model.build import AnyPredictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import logits_of_rows
-from resus.training.run import train
+from resus.history import History
+from resus.model.personalizer import Personalizer
+from resus.training.run import TrainedPredictor
+from resus.training.train import train
 
 
 class Residual:
@@ -43,36 +39,20 @@ class Residual:
             "learner.kind": learner,
             **(changes or {}),
         }
-        self.predictor: AnyPredictor
-        self.model: ResidualModel
+        self.model: Personalizer
 
     def fit(self, task: Task) -> History:
         config = task.config.changed(self.settings)
-        pretrained: AnyPredictor | None = None
-        known: History = []
-        if config.predictor.pretrain and config.predictor.kind != "none":
-            pretrained, known = shared_predictor(task, config.predictor.kind)
+        given = None
         logits, folds = shared_logits(task, config)
-        trained = train(
-            config,
-            task.log,
-            folder=task.folder,
-            resume=True,
-            pretrained=pretrained,
-            known=known,
-            basis_from=logits,
-            progress=task.progress,
-        )
-        self.predictor, self.model = trained.predictor, trained.model
+        if config.predictor.pretrain and config.predictor.kind != "none":
+            given = TrainedPredictor(*shared_predictor(task, config.predictor.kind), logits)
+        trained = train(config, task.log, folder=task.folder, resume=True, given=given, progress=task.progress)
+        self.model = trained.model
         return [*folds, *trained.history]
 
-    @torch.no_grad()
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        features = features_of(log, batch.rows)
-        basis = self.predictor.logits(features)
-        answers: Floats = self.model(batch, features, basis, labels_of(log, batch.rows)).numpy()
-        return answers
+        return self.model.score_batch(log, batch)
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        basis = logits_of_rows(self.predictor, log, ordered.rows)
-        return score_prefixes(self.model, log, ordered, basis, sizes)
+        return self.model.score_prefixes(log, ordered, sizes)

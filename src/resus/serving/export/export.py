@@ -4,16 +4,14 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from resus.artifact import FACTS, WEIGHTS, Artifact
+from resus.artifact import FACTS, WEIGHTS, Artifact, rebuild
 from resus.data.log.log import InteractionLog
 from resus.errors import ConfigError, DataError
-from resus.estimator import rebuild
 from resus.files import atomic_folder
 from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
 from resus.serving.export.onnx import ENCODER, PREDICTOR, TREES, export_onnx
 from resus.serving.live.strangers import STRANGERS, strangers_of, write_strangers
 from resus.serving.loaded import RESULTS
-from resus.training.run import split_of
 
 PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, STRANGERS, PREDICTOR, TREES, ENCODER}
 
@@ -27,8 +25,8 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str])
         raise ConfigError(
             f"{run} was trained on another log than {log_folder} (the hashes differ): name the right one with --data"
         )
-    trained = rebuild(artifact)
-    split = split_of(artifact.config, log)
+    model = rebuild(artifact)
+    split = artifact.config.user_split(log.n_users)
     catalogue = Catalogue.of(log, split).with_titles(titles)
     if titles and not any(catalogue.titles):
         raise DataError(f"none of the {len(titles):,} titles is of an item of {log_folder}: check the file of titles")
@@ -38,7 +36,7 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str])
                 shutil.copyfile(run / name, aside / name)
         catalogue.save(aside)
         write_strangers(aside, strangers_of(log, split.test, catalogue, seed=artifact.config.seed))
-        export_onnx(trained.predictor, trained.model, artifact.features, aside)
+        export_onnx(model, artifact.features, aside)
         return sorted(path.name for path in aside.iterdir())
 
 

@@ -13,10 +13,7 @@ from torch import Tensor, nn
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError
-from resus.model.build import AnyPredictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.personalizer import Personalizer
 
 PREDICTOR = "predictor.onnx"
 TREES = "predictor.txt"
@@ -34,20 +31,20 @@ class _OfTensors(nn.Module):
         return self.network(Features(ids, weights))  # type: ignore[no-any-return]
 
 
-def export_onnx(predictor: AnyPredictor, model: ResidualModel, features: FeatureMap, folder: Path) -> list[str]:
+def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> list[str]:
     """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`); name the files.
 
-    LightGBM is exported as its own text file instead; without a predictor there is only Φ.
+    A predictor that is no network writes files of its own, if it has any.
     """
     _require_exporter()
     written = [ENCODER]
     _export(model.encoder, "encoded", features, folder / ENCODER)
-    if isinstance(predictor, NeuralPredictor):
-        _export(predictor, "logits", features, folder / PREDICTOR)
+    if model.predictor.network is not None:
+        _export(model.predictor.network, "logits", features, folder / PREDICTOR)
         written.append(PREDICTOR)
-    elif isinstance(predictor, GradientBoosting):
-        (folder / TREES).write_bytes(predictor.state_dict()["booster"].numpy().tobytes())
-        written.append(TREES)
+    for name, content in model.predictor.files().items():
+        (folder / name).write_bytes(content)
+        written.append(name)
     return written
 
 

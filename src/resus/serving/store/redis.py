@@ -12,7 +12,7 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from resus.config.checking import on_one_line
+from resus.checking import on_one_line
 from resus.errors import ConfigError, ResusError, StorageError
 from resus.serving.store.protocol import PLACES, Event, Outcome, UserRecord, refuse_too_many
 

@@ -16,12 +16,13 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes import batch as episode_batch
 from resus.episodes.batch import EpisodeBatch
+from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import features_of, labels_of
-from resus.model.build import build_model
+from resus.model.build import build_personalizer
 from resus.model.learners.nearest.similarity import LearnedSimilarity
 from resus.model.learners.ridge.learner import RidgeLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.personalizer import Personalizer
 from resus.model.predictors.none import NoPredictor
 
 SMALL: dict[str, Any] = {"encoder.hidden_units": (12, 6), "encoder.embedding_dim": 3, "evaluation.max_size": 6}
@@ -39,9 +40,9 @@ def log() -> InteractionLog:
 
 
 @pytest.fixture(params=MODELS)
-def model(request: pytest.FixtureRequest, log: InteractionLog) -> ResidualModel:
+def model(request: pytest.FixtureRequest, log: InteractionLog) -> Personalizer:
     torch.manual_seed(1)
-    built = build_model(config_of(request.param), log.features)
+    built = build_personalizer(config_of(request.param), log.features)
     with torch.no_grad():
         for parameter in built.fusion.parameters():
             parameter.add_(torch.randn(parameter.shape), alpha=0.3)
@@ -65,7 +66,7 @@ def basis_of(batch: EpisodeBatch) -> Tensor:
 
 
 def by_the_equations(
-    model: ResidualModel, log: InteractionLog, batch: EpisodeBatch, basis: npt.NDArray[np.float64]
+    model: Personalizer, log: InteractionLog, batch: EpisodeBatch, basis: npt.NDArray[np.float64]
 ) -> npt.NDArray[np.float64]:
     """Equations 5 to 15."""
     with torch.no_grad():
@@ -86,7 +87,7 @@ def by_the_equations(
 
 
 def answer_of(
-    model: ResidualModel,
+    model: Personalizer,
     support: npt.NDArray[np.float64],
     residuals: npt.NDArray[np.float64],
     query: npt.NDArray[np.float64],
@@ -106,7 +107,7 @@ def answer_of(
 
 @pytest.mark.parametrize("groups", [1, 4])
 def test_a_batch_is_scored_as_the_equations_say(
-    model: ResidualModel, log: InteractionLog, groups: int, monkeypatch: pytest.MonkeyPatch
+    model: Personalizer, log: InteractionLog, groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = batch_of(log)
     if groups > 1:
@@ -119,14 +120,14 @@ def test_a_batch_is_scored_as_the_equations_say(
     assert np.abs(logits - by_the_equations(model, log, batch, basis.double().numpy())).max() < 1e-5
 
 
-def test_without_a_predictor_it_is_mus(model: ResidualModel, log: InteractionLog) -> None:
+def test_without_a_predictor_it_is_mus(model: Personalizer, log: InteractionLog) -> None:
     batch = batch_of(log)
     features, labels = features_of(log, batch.rows), labels_of(log, batch.rows)
     logits = model(batch, features, NoPredictor().logits(features), labels).detach().numpy()
     assert np.abs(logits - by_the_equations(model, log, batch, np.zeros(len(batch.rows)))).max() < 1e-5
 
 
-def test_labels_of_queries_do_not_leak_and_those_of_supports_count(model: ResidualModel, log: InteractionLog) -> None:
+def test_labels_of_queries_do_not_leak_and_those_of_supports_count(model: Personalizer, log: InteractionLog) -> None:
     batch = batch_of(log)
     features, basis, labels = features_of(log, batch.rows), basis_of(batch), labels_of(log, batch.rows)
     logits = model(batch, features, basis, labels)
@@ -140,7 +141,7 @@ def test_labels_of_queries_do_not_leak_and_those_of_supports_count(model: Residu
     assert torch.equal(logits[~informed], basis[batch.query][~informed])
 
 
-def test_users_do_not_see_one_another(model: ResidualModel, log: InteractionLog) -> None:
+def test_users_do_not_see_one_another(model: Personalizer, log: InteractionLog) -> None:
     batch = batch_of(log)
     basis = basis_of(batch)
     together = model(batch, features_of(log, batch.rows), basis, labels_of(log, batch.rows))
@@ -152,7 +153,7 @@ def test_users_do_not_see_one_another(model: ResidualModel, log: InteractionLog)
         assert torch.allclose(logits, together[batch.query_user == user], rtol=0, atol=1e-5)
 
 
-def test_the_loss_over_all_queries_weighs_a_user_by_its_queries(model: ResidualModel, log: InteractionLog) -> None:
+def test_the_loss_over_all_queries_weighs_a_user_by_its_queries(model: Personalizer, log: InteractionLog) -> None:
     """Equation 18 from the loss of each task (equation 17)."""
     batch = batch_of(log)
     labels = labels_of(log, batch.rows)
@@ -169,7 +170,7 @@ def test_the_loss_over_all_queries_weighs_a_user_by_its_queries(model: ResidualM
     assert found == pytest.approx(weighted / queries, rel=1e-9)
 
 
-def test_every_part_learns_from_the_queries(model: ResidualModel, log: InteractionLog) -> None:
+def test_every_part_learns_from_the_queries(model: Personalizer, log: InteractionLog) -> None:
     batch = batch_of(log)
     basis = basis_of(batch).requires_grad_()
     labels = labels_of(log, batch.rows)
@@ -181,12 +182,10 @@ def test_every_part_learns_from_the_queries(model: ResidualModel, log: Interacti
         assert bool((parameter.grad != 0).any()), name
 
 
-def test_one_size_at_a_time_or_all_prefixes_at_once(model: ResidualModel) -> None:
-    encoded = torch.randn(4, 9, int(model.encoder.width), generator=torch.Generator().manual_seed(3))  # type: ignore[arg-type]
-    residuals = torch.rand(4, 9, generator=torch.Generator().manual_seed(4)) - 0.5
-    lengths = torch.tensor([9, 2, 6, 1])
-    together = model.added_by_prefixes(encoded, residuals, lengths, [0, 1, 3, 6, 20])
-    assert torch.equal(together[..., 0], torch.zeros(4, 9))
+def test_one_size_at_a_time_or_all_prefixes_at_once(model: Personalizer, log: InteractionLog) -> None:
+    ordered = OrderedUsers.of(log, np.arange(log.n_users), seed=1)
+    together = model.score_prefixes(log, ordered, [0, 1, 3, 6, 20])
+    assert np.array_equal(together[:, 0], model.predictor.logits_of_rows(log, ordered.rows))
     for column, size in enumerate([0, 1, 3, 6]):
-        alone = model.added_by_prefixes(encoded, residuals, lengths, [size])
-        assert torch.allclose(alone[..., 0], together[..., column], rtol=0, atol=1e-5)
+        alone = model.score_prefixes(log, ordered, [size])
+        np.testing.assert_allclose(alone[:, 0], together[:, column], rtol=0, atol=1e-5)

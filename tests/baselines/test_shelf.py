@@ -1,4 +1,4 @@
-"""The shelf of a comparison: RESUS+ and its variants stand on one Ψ and on one set of cross-fitted logits."""
+"""The shelf of a comparison: RESUS+ and its variants share one Ψ and one set of cross-fitted logits."""
 
 from functools import cache
 from pathlib import Path
@@ -9,10 +9,11 @@ import pytest
 from planted_models import TINY, events, log_of
 
 from resus.arrays import Floats
-from resus.baselines.base import History, Task
+from resus.baselines.base import Task
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
+from resus.history import History
 from resus.paper.rivals import METHODS
 from resus.paper.rivals.residual import Residual
 from resus.progress import Progress, silent
@@ -39,11 +40,11 @@ def fitted(name: str, given: Task) -> tuple[Floats, History]:
     method = METHODS[name].build()
     assert isinstance(method, Residual)
     history = method.fit(given)
-    return answers(method, given), [line | {"seconds": 0} for line in history]
+    return answers(method, given), history
 
 
 class Told:
-    """The stages that progress told of."""
+    """Records the stages that progress names."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []
@@ -57,14 +58,14 @@ class Told:
 
 
 def folds_of(history: History) -> History:
-    return [line for line in history if line["stage"].startswith(WITHOUT)]
+    return [line for line in history if line.stage.startswith(WITHOUT)]
 
 
 def test_folds_are_trained_once_for_all_variants(tmp_path: Path) -> None:
     first, again = Told(), Told()
     _, history = fitted("resus-plus", task(tmp_path, first))
     assert len(first.folds) == 4
-    assert len({line["stage"] for line in folds_of(history)}) == 4
+    assert len({line.stage for line in folds_of(history)}) == 4
     for name in ("resus-plus-without-taste", "resus-plus-without-bias", "resus-plus"):
         _, other = fitted(name, task(tmp_path, again))
         assert folds_of(other) == folds_of(history)
@@ -98,7 +99,7 @@ class StoppedError(Exception):
     pass
 
 
-def test_folds_that_were_stopped_are_gone_on_with(tmp_path: Path) -> None:
+def test_a_stopped_cross_fit_resumes(tmp_path: Path) -> None:
     def stop(task: str, done: int, total: int | None, unit: str = "") -> None:
         if task.startswith(f"{WITHOUT} 3"):
             raise StoppedError
@@ -116,7 +117,7 @@ def test_folds_that_were_stopped_are_gone_on_with(tmp_path: Path) -> None:
 def test_without_a_predictor_there_is_nothing_to_fold(tmp_path: Path) -> None:
     method = Residual(learner="plus", predictor="none")
     history = method.fit(task(tmp_path))
-    assert {line["stage"] for line in history} == {"factors", "scales", "evidence", "residuals"}
+    assert {line.stage for line in history} == {"factors", "scales", "evidence", "final scales"}
     assert not list(tmp_path.iterdir())
     expected = Residual(learner="plus", predictor="none")
     expected.fit(task())

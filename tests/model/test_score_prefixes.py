@@ -13,9 +13,8 @@ from resus.episodes import prefixes
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
-from resus.evaluation.scoring import score_prefixes
-from resus.model.build import build_model
-from resus.model.personalizer import ResidualModel
+from resus.model.build import build_personalizer
+from resus.model.personalizer import Personalizer
 
 SIZES = tuple(range(31))
 MODELS = {
@@ -32,10 +31,10 @@ def log() -> InteractionLog:
 
 
 @pytest.fixture(params=MODELS)
-def model(request: pytest.FixtureRequest, log: InteractionLog) -> ResidualModel:
+def model(request: pytest.FixtureRequest, log: InteractionLog) -> Personalizer:
     torch.manual_seed(2)
     small = {"encoder.hidden_units": (16, 8), "encoder.embedding_dim": 4}
-    built = build_model(resolve(small | MODELS[request.param]), log.features)
+    built = build_personalizer(resolve(small | MODELS[request.param]), log.features)
     with torch.no_grad():
         for parameter in built.fusion.parameters():
             parameter.add_(torch.randn(parameter.shape), alpha=0.3)
@@ -49,13 +48,13 @@ def basis_of(ordered: OrderedUsers) -> np.ndarray[tuple[int], np.dtype[np.float3
 @pytest.mark.parametrize("time_known", [True, False])
 @pytest.mark.parametrize("tile_rows", [1, 300, 8192])
 def test_every_size_is_what_a_run_of_its_own_gives(
-    monkeypatch: pytest.MonkeyPatch, model: ResidualModel, log: InteractionLog, time_known: bool, tile_rows: int
+    monkeypatch: pytest.MonkeyPatch, model: Personalizer, log: InteractionLog, time_known: bool, tile_rows: int
 ) -> None:
     monkeypatch.setattr(prefixes, "TILE_ROWS", tile_rows)
     log = replace(log, ordered=time_known)
     ordered = OrderedUsers.of(log, np.arange(5, 40), seed=6)
     basis = basis_of(ordered)
-    found = score_prefixes(model, log, ordered, basis, SIZES)
+    found = model.score_prefixes(log, ordered, SIZES, basis=basis)
     assert ordered.lengths.min() < max(SIZES) < ordered.lengths.max()
     for k in SIZES:
         asked = ordered.positions >= k
@@ -69,20 +68,22 @@ def test_every_size_is_what_a_run_of_its_own_gives(
 
 
 def test_without_support_the_logits_are_exactly_those_of_the_predictor(
-    model: ResidualModel, log: InteractionLog
+    model: Personalizer, log: InteractionLog
 ) -> None:
     ordered = OrderedUsers.of(log, np.arange(log.n_users), seed=6)
     basis = basis_of(ordered)
-    assert np.array_equal(score_prefixes(model, log, ordered, basis, (0,))[:, 0], basis)
-    assert np.array_equal(score_prefixes(model, log, ordered, basis, SIZES)[:, 0], basis)
+    assert np.array_equal(model.score_prefixes(log, ordered, (0,), basis=basis)[:, 0], basis)
+    assert np.array_equal(model.score_prefixes(log, ordered, SIZES, basis=basis)[:, 0], basis)
 
 
-def test_labels_after_the_support_do_not_count(model: ResidualModel, log: InteractionLog) -> None:
+def test_labels_after_the_support_do_not_count(model: Personalizer, log: InteractionLog) -> None:
     ordered = OrderedUsers.of(log, np.arange(log.n_users), seed=6)
     basis = basis_of(ordered)
     labels = log.labels.copy()
     late = ordered.rows[ordered.positions >= 7]
     labels[late] = 1 - labels[late]
-    before, after = (score_prefixes(model, each, ordered, basis, SIZES) for each in (log, replace(log, labels=labels)))
+    before, after = (
+        model.score_prefixes(each, ordered, SIZES, basis=basis) for each in (log, replace(log, labels=labels))
+    )
     assert np.array_equal(before[:, :8], after[:, :8])
     assert (before[ordered.positions >= 8, 8] != after[ordered.positions >= 8, 8]).any()

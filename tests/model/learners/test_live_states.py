@@ -7,11 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from resus.model.learners.plus.live import LivePosterior
-from resus.model.learners.plus.posterior import Known, PosteriorLearner
+from resus.model.learners.base import LiveState
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.ridge import live as live_ridge
 from resus.model.learners.ridge.learner import RidgeLearner
-from resus.model.learners.ridge.live import LiveRidge
-from resus.serving import live_ridge
 
 WIDTH = 3  # the border is at four events
 CANDIDATES = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(8))
@@ -34,24 +33,24 @@ def one_user(encoded: Tensor, outcomes: Tensor) -> tuple[Tensor, Tensor, Tensor]
 class Followed:
     """A live state and the plain list of events that it must stand for."""
 
-    def __init__(self, state: LiveRidge | LivePosterior, seed: int = 0) -> None:
-        self.state = state
+    def __init__(self, state: LiveState, seed: int = 0, learner: PlusLearner | None = None) -> None:
+        self.state, self.learner = state, learner
         self.events: list[tuple[Tensor, Tensor]] = []
         self.random = np.random.default_rng(seed)
 
     def drawn(self) -> tuple[Tensor, Tensor]:
         code, outcome = self.random.normal(size=WIDTH), self.random.uniform(-1, 1)
-        if isinstance(self.state, LiveRidge):
+        if self.learner is None:
             return torch.from_numpy(code).float(), torch.tensor(outcome, dtype=torch.float32)
         item = float(self.random.integers(2))
         label = float(self.random.integers(2))
-        return torch.tensor([item, *code]), PosteriorLearner.outcomes(torch.tensor(label), torch.tensor(3 * outcome))
+        return torch.tensor([item, *code]), self.learner.outcomes(torch.tensor(label), torch.tensor(3 * outcome))
 
     def do(self, verb: str, number: int = 0) -> None:
         count = len(self.events)
         code, outcome = self.drawn()
         if verb == "append":
-            self.state.append(code, outcome)
+            self.state.insert(count, code, outcome)
             self.events.append((code, outcome))
         elif verb == "insert":
             place = number % (count + 1)
@@ -97,7 +96,7 @@ def check_ridge(followed: Followed, learner: RidgeLearner) -> None:
 @given(steps=STEPS, seed=st.integers(0, 2**16))
 def test_ridge_is_that_of_the_support_whatever_happened(bias: bool, steps: list[tuple[str, int]], seed: int) -> None:
     learner = ridge(bias)
-    followed = Followed(LiveRidge(learner, WIDTH), seed)
+    followed = Followed(learner.live_state(WIDTH), seed)
     for verb, number in steps:
         followed.do(verb, number)
     check_ridge(followed, learner)
@@ -107,7 +106,7 @@ def test_ridge_is_that_of_the_support_whatever_happened(bias: bool, steps: list[
 @pytest.mark.parametrize("value", [1e-6, 0.7, 50.0])
 def test_the_border_is_crossed_up_and_down_and_the_user_may_be_emptied(bias: bool, value: float) -> None:
     learner = ridge(bias, value)
-    followed = Followed(LiveRidge(learner, WIDTH))
+    followed = Followed(learner.live_state(WIDTH))
     for verb in ["append"] * 7 + ["remove"] * 5 + ["insert"] * 6 + ["remove"] * 8 + ["append"] * 6:
         followed.do(verb, len(followed.events) // 2)
         if value >= 0.1 or len(followed.events) > WIDTH + 1:  # fewer events than numbers, and nothing to hold them
@@ -119,7 +118,7 @@ def test_the_border_is_crossed_up_and_down_and_the_user_may_be_emptied(bias: boo
 def test_rounding_does_not_add_up(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_ridge, "CHANGES", every)
     learner = ridge()
-    followed = Followed(LiveRidge(learner, WIDTH))
+    followed = Followed(learner.live_state(WIDTH))
     for _ in range(20):
         followed.do("append")
     for number in range(600):
@@ -131,10 +130,10 @@ def test_rounding_does_not_add_up(every: int, monkeypatch: pytest.MonkeyPatch) -
 def test_a_filled_user_is_one_who_grew() -> None:
     learner = ridge()
     for count in (1, WIDTH + 1, WIDTH + 2, 12):
-        grown = Followed(LiveRidge(learner, WIDTH))
+        grown = Followed(learner.live_state(WIDTH))
         for _ in range(count):
             grown.do("append")
-        filled = LiveRidge(learner, WIDTH)
+        filled = learner.live_state(WIDTH)
         codes, outcomes = grown.support
         filled.fill(codes, outcomes)
         one, other = filled.answer(CANDIDATES), grown.state.answer(CANDIDATES)
@@ -146,8 +145,8 @@ def test_a_filled_user_is_one_who_grew() -> None:
             torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
 
 
-def plus() -> PosteriorLearner:
-    learner = PosteriorLearner(steps=4, bias=True, taste=True, repeats=True)
+def plus() -> PlusLearner:
+    learner = PlusLearner(steps=4, bias=True, taste=True, repeats=True)
     learner.start_from(bias=0.6, taste=1.7, repeat=2.5)
     return learner.requires_grad_(False)
 
@@ -156,7 +155,7 @@ def plus() -> PosteriorLearner:
 @given(steps=STEPS, seed=st.integers(0, 2**16))
 def test_the_posterior_is_that_of_the_support_whatever_happened(steps: list[tuple[str, int]], seed: int) -> None:
     learner = plus()
-    followed = Followed(LivePosterior(learner, 1 + WIDTH), seed)
+    followed = Followed(learner.live_state(1 + WIDTH), seed, learner)
     candidates = torch.cat([torch.arange(6).unsqueeze(1) % 3, CANDIDATES], dim=1)
     for verb, number in steps:
         followed.do(verb, number)
@@ -170,6 +169,6 @@ def test_the_posterior_is_that_of_the_support_whatever_happened(steps: list[tupl
     expected = learner(*support, candidates, torch.zeros(len(candidates), dtype=torch.int64))
     torch.testing.assert_close(answer.residual, expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(answer.parts.sum(dim=1), answer.residual, rtol=1e-4, atol=1e-5)
-    known = Known.of(*support)
-    variance = learner.variance(learner.prior, known, learner.fit(learner.prior, known), candidates.unsqueeze(0))
+    (posterior,) = learner.posteriors(*support, [len(followed.events)])
+    variance = posterior.variance(candidates.unsqueeze(0))
     torch.testing.assert_close(answer.deviation, variance.squeeze(0).sqrt().float(), rtol=1e-5, atol=1e-6)

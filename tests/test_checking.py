@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.config.checking import checked, known_keys, nearest_key, on_one_line
+from resus.checking import checked, known_keys, nearest_key, on_one_line
 from resus.errors import ConfigError
 
 
