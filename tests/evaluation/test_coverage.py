@@ -14,10 +14,10 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.coverage import REACH, coverage_of
 from resus.evaluation.evaluate import evaluate
-from resus.evaluation.gains import FEWEST_DRAWS
+from resus.evaluation.intervals import FEWEST_DRAWS
+from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.evaluation.scoring import score_prefixes
-from resus.evaluation.staged import ScoredQueries
 from resus.files import read_json, write_json
 from resus.model.build import build_model, build_predictor
 from resus.model.learners.plus.posterior import PosteriorLearner
@@ -143,7 +143,7 @@ def test_without_draws_no_interval_is_asked_for(log: InteractionLog, config: Con
 
     results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0, progress=tell)
     assert (results.coverage, results.gains) == (None, None)
-    assert results.posteriors == ["RESUS+"]
+    assert results.tuned_on_validation == ["RESUS+"]
     assert not [task for task in tasks if "coverage" in task or "gains" in task]
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from resus.errors import ConfigError
-from resus.evaluation.gains import FEWEST_DRAWS, MOST_DRAWS, check_draws, gains_over
+from resus.evaluation.intervals import FEWEST_DRAWS, MOST_DRAWS, check_draws, gains_over
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Gain, Gains, LogFacts, Results
-from resus.evaluation.staged import ScoredQueries, staged_results
 from resus.files import read_json, write_json
 
 SIZES = (0, 1, 2, 3)
@@ -154,12 +154,12 @@ def test_a_model_that_learns_is_sure_and_an_equal_one_is_not() -> None:
     gains = found_gains(scored)
     assert set(gains.models) == {"model", "noise", "twin"}
     for stage in STAGES:
-        assert gains.models["model"][stage].auc.is_sure
+        assert gains.models["model"][stage].auc.is_certain
         assert gains.models["model"][stage].auc.low > 0  # type: ignore[operator]
         for metric in ("auc", "gauc", "logloss"):
             twin: Gain = getattr(gains.models["twin"][stage], metric)
-            assert (twin.difference, twin.low, twin.high, twin.is_sure) == (0, 0, 0, False)
-    assert not gains.models["noise"]["I"].logloss.is_sure
+            assert (twin.difference, twin.low, twin.high, twin.is_certain) == (0, 0, 0, False)
+    assert not gains.models["noise"]["I"].logloss.is_certain
 
 
 def test_few_users_have_a_difference_and_no_interval() -> None:
@@ -168,7 +168,7 @@ def test_few_users_have_a_difference_and_no_interval() -> None:
     assert gains.models["model"]["I"].auc.low is not None
     late = gains.models["model"]["II"].auc
     assert late.difference is not None
-    assert (late.low, late.high, late.is_sure) == (None, None, False)
+    assert (late.low, late.high, late.is_certain) == (None, None, False)
 
 
 def test_labels_of_one_class_have_a_logloss_only() -> None:

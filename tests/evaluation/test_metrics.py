@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
 from resus.errors import DataError
-from resus.evaluation.metrics import auc, calibration_error, gauc, logloss, rela_impr
+from resus.evaluation.metrics import auc, calibration_error, gauc, logloss, rela_impr, users_with_both_labels
 
 Floats = npt.NDArray[np.float32]
 
@@ -46,9 +46,8 @@ def test_gauc_is_the_mean_of_user_aucs_weighted_by_rows(rows: list[tuple[int, bo
     counted = [u for u, value in each.items() if not np.isnan(value)]
     weights = [int((users == u).sum()) for u in counted]
     expected = np.average([each[u] for u in counted], weights=weights) if counted else float("nan")
-    found = gauc(labels, scores, users)
-    assert found.value == pytest.approx(expected, abs=1e-12, nan_ok=True)
-    assert (found.users, found.left_out) == (len(counted), len(each) - len(counted))
+    assert gauc(labels, scores, users) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert users_with_both_labels(labels, users) == len(counted)
 
 
 @given(ROWS)
@@ -80,7 +79,7 @@ def test_gauc_does_not_see_what_moves_all_scores_of_a_user() -> None:
 def test_a_user_is_a_run_of_rows_whatever_its_number() -> None:
     labels = np.array([1, 0, 1, 0], dtype=np.float32)
     scores = np.array([2, 1, 1, 2], dtype=np.float32)
-    assert gauc(labels, scores, np.array([7, 7, 3, 3])) == (0.5, 2, 0)
+    assert gauc(labels, scores, np.array([7, 7, 3, 3])) == 0.5
 
 
 def test_logloss_of_a_sure_and_wrong_prediction_is_finite() -> None:
@@ -92,8 +91,8 @@ def test_a_ranking_metric_without_two_classes_is_nan(labels: list[float], scores
     y, s = np.array(labels, dtype=np.float32), np.array(scores, dtype=np.float32)
     users = np.zeros(len(y), dtype=np.int64)
     assert np.isnan(auc(y, s))
-    assert np.isnan(gauc(y, s, users).value)
-    assert gauc(y, s, users).left_out == len(np.unique(users))
+    assert np.isnan(gauc(y, s, users))
+    assert users_with_both_labels(y, users) == 0
 
 
 def test_logloss_and_calibration_of_no_row_are_nan() -> None:

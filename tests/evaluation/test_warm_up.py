@@ -19,8 +19,8 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ArtifactError, DataError
+from resus.evaluation.results import WarmUp
 from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, warm_up
-from resus.evaluation.warm_up_results import WarmUp
 from resus.model.build import build_model, build_predictor
 from resus.model.personalizer import ResidualModel
 from resus.model.predictors.neural import Predictor
@@ -144,7 +144,7 @@ def test_models_that_learned_from_validation_users_are_named(log: InteractionLog
     }
     trained = dict.fromkeys(rows, TRAINED)
     curve = warm_up(rows, config, log, split, up_to=3, trained_up_to=trained, rivals=rivals)
-    assert curve.posteriors == ["mine", "RESUS+ without taste"]
+    assert curve.tuned_on_validation == ["mine", "RESUS+ without taste"]
 
 
 def test_a_log_without_time_draws_the_same_order_as_an_evaluation(log: InteractionLog, split: UserSplit) -> None:

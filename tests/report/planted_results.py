@@ -4,9 +4,9 @@ from functools import cache
 
 import numpy as np
 
-from resus.evaluation.gains import gains_over
+from resus.evaluation.intervals import gains_over
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Coverage, LogFacts, ModelCoverage, Results, StageCoverage
-from resus.evaluation.staged import ScoredQueries, staged_results
 
 SIZES = tuple(range(7))
 STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}

@@ -2,11 +2,11 @@
 
 import pytest
 
-from resus.report.columns import AUC, LOGLOSS, Column
+from resus.evaluation.metrics import AUC, LOGLOSS, Measure
 
 
 @pytest.mark.parametrize(("column", "best"), [(AUC, {"b"}), (LOGLOSS, {"a"})])
-def test_the_best_is_the_highest_or_for_a_loss_the_lowest(column: Column, best: set[str]) -> None:
+def test_the_best_is_the_highest_or_for_a_loss_the_lowest(column: Measure, best: set[str]) -> None:
     assert column.best({"a": 0.5, "b": 0.7, "oracle": 0.9}, ["a", "b"]) == best
 
 

@@ -9,8 +9,8 @@ import pytest
 from planted_results import example, example_of_short_users, example_without_truth, planted_results
 from rich.console import Console
 
+from resus.evaluation.metrics import AUC, LOGLOSS, Measure
 from resus.evaluation.results import Gain, Gains, Results, StageGains
-from resus.report.columns import AUC, LOGLOSS, Column
 from resus.report.gain_figure import gain_figure
 from resus.report.gain_table import GainTable
 from resus.report.gains import GAIN_COLUMNS, Verdict, gain_sentence, gains_of, verdict
@@ -56,7 +56,7 @@ def shown(results: Results, width: int, *, colours: bool = False) -> str:
     ],
 )
 def test_a_lower_logloss_is_better_and_an_interval_with_0_decides_nothing(
-    interval: tuple[float, float] | None, column: Column, expected: Verdict
+    interval: tuple[float, float] | None, column: Measure, expected: Verdict
 ) -> None:
     assert verdict(gain(interval), column) is expected
 
@@ -213,6 +213,6 @@ def test_the_picture_holds_every_dot_and_its_interval() -> None:
             for line in axes.get_lines()
             if line.get_marker() != "None" and line.get_markerfacecolor() != "none"
         }
-        assert full == {one.difference for one in expected if one.is_sure}
+        assert full == {one.difference for one in expected if one.is_certain}
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == [f"{stage} · {model}" for stage in results.stages for model in results.contenders]

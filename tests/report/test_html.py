@@ -139,7 +139,7 @@ def test_gains_are_a_table_and_a_picture_that_a_screen_reader_tells(tmp_path: Pa
         for row, column in zip(rows, GAIN_COLUMNS, strict=True):
             cells = [cell.strip() for cell in row[1:] if cell.strip()]
             for gains in stages.values():
-                gain = getattr(gains, column.metric)
+                gain = getattr(gains, column.name)
                 found = verdict(gain, column)
                 mark = [found.mark] if found.mark else []
                 expected = [f"{gain.difference:+.4f}", *mark, found.value, f"{gain.low:+.4f} to {gain.high:+.4f}"]
@@ -169,8 +169,8 @@ def test_the_best_is_said_and_not_only_bold(tmp_path: Path) -> None:
 
 
 def test_numbers_of_validation_users_say_what_was_learned_there(tmp_path: Path) -> None:
-    said = "RESUS-RR learned the three scales (bias, taste, repeats) from these very users"
-    plus = example().model_copy(update={"posteriors": ["RESUS-RR"]})
+    said = "RESUS-RR learned the three scales (bias, taste, repeats) from these users"
+    plus = example().model_copy(update={"tuned_on_validation": ["RESUS-RR"]})
     assert said not in page_of(tmp_path, plus).text
     here = page_of(tmp_path, plus.model_copy(update={"part": "validation"})).text
     assert said in here

@@ -70,10 +70,10 @@ def test_a_stage_without_queries_shows_dashes_and_says_why(width: int) -> None:
 
 
 def test_who_learned_scales_from_validation_users_is_said() -> None:
-    plus = example().model_copy(update={"posteriors": ["RESUS-RR"]})
+    plus = example().model_copy(update={"tuned_on_validation": ["RESUS-RR"]})
     assert "three scales" not in shown(plus, 160)
     here = shown(plus.model_copy(update={"part": "validation"}), 160)
-    assert "RESUS-RR learned the three scales (bias, taste, repeats) from these very users" in here
+    assert "RESUS-RR learned the three scales (bias, taste, repeats) from these users" in here
     assert "three scales" not in shown(example().model_copy(update={"part": "validation"}), 160)
 
 

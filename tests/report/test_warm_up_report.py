@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from resus.evaluation.results import LogFacts, SizeMetrics
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.results import LogFacts, SizeMetrics, WarmUp
 from resus.report.warm_up_figure import warm_up_figure
 from resus.report.warm_up_page import draw_warm_up
 from resus.report.warm_up_summary import warm_up_population, warm_up_summary
@@ -84,8 +83,8 @@ def test_a_page_of_validation_users_says_what_was_chosen_on_them(tmp_path: Path)
 
 
 def test_who_learned_scales_from_validation_users_is_said_on_page_and_terminal(tmp_path: Path) -> None:
-    plus = example().model_copy(update={"posteriors": ["RESUS-RR"]})
-    said = "RESUS-RR learned the three scales (bias, taste, repeats) from these very users"
+    plus = example().model_copy(update={"tuned_on_validation": ["RESUS-RR"]})
+    said = "RESUS-RR learned the three scales (bias, taste, repeats) from these users"
     for part, expected in (("validation", True), ("test", False)):
         curve = plus.model_copy(update={"part": part})
         _, page = draw_warm_up(curve, tmp_path)

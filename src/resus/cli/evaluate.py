@@ -30,7 +30,7 @@ def command(
     from resus.cli.console import progress_bars, say
     from resus.cli.runs import check_part, load_runs, log_of_runs
     from resus.estimator import Resus
-    from resus.evaluation.gains import check_draws
+    from resus.evaluation.intervals import check_draws
     from resus.report.gain_table import GainTable
     from resus.report.terminal import results_table
 

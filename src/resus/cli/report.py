@@ -49,7 +49,7 @@ def _draw_results(file: Path, folder: Path) -> None:
 
 def _draw_warm_up(file: Path, folder: Path) -> None:
     from resus.cli.console import say
-    from resus.evaluation.warm_up_results import WarmUp
+    from resus.evaluation.results import WarmUp
     from resus.report.warm_up_page import draw_warm_up
 
     picture, page = draw_warm_up(WarmUp.read(file), folder)

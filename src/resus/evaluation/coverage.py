@@ -17,8 +17,8 @@ import torch
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
+from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, StageCoverage
-from resus.evaluation.staged import ScoredQueries
 from resus.model.learners.plus.posterior import Known, PosteriorLearner
 from resus.model.personalizer import ResidualModel
 from resus.progress import Progress, silent

@@ -12,10 +12,10 @@ from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.evaluation.coverage import LEVEL, coverage_of
-from resus.evaluation.gains import DRAWS, check_draws, gains_over
+from resus.evaluation.intervals import DRAWS, check_draws, gains_over
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Coverage, LogFacts, Results
 from resus.evaluation.scoring import score_prefixes
-from resus.evaluation.staged import ScoredQueries, staged_results
 from resus.model.learners.plus.posterior import PosteriorLearner
 from resus.model.personalizer import ResidualModel
 from resus.model.predictors.neural import Predictor, logits_of_rows
@@ -69,7 +69,7 @@ def evaluate(
         models=measured,
         gains=gains,
         coverage=_coverage(models, config, log, ordered, scored, progress) if draws else None,
-        posteriors=posteriors_among(models),
+        tuned_on_validation=posteriors_among(models),
     )
 
 

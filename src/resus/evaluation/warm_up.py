@@ -11,9 +11,8 @@ from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
 from resus.evaluation.evaluate import Part, posteriors_among, scored_models
-from resus.evaluation.results import LogFacts
-from resus.evaluation.staged import fixed_population
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.population import Yardsticks, fixed_population
+from resus.evaluation.results import LogFacts, WarmUp
 from resus.model.personalizer import ResidualModel
 from resus.model.predictors.neural import Predictor
 from resus.progress import Progress, silent
@@ -67,7 +66,7 @@ def warm_up(
     base = next((name for name, _, _ in models.values() if name is not None), next(iter(models)))
     oracle, crowd = (name if name in scored.logits else None for name in ("oracle", "crowd"))
     progress("measuring", 0, None)
-    measured = fixed_population(scored, base=base, oracle=oracle, crowd=crowd)
+    measured = fixed_population(scored, Yardsticks(base, oracle, crowd))
     progress("measuring", len(measured), len(measured))
     return WarmUp(
         log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
@@ -82,5 +81,8 @@ def warm_up(
         trained_up_to=dict(trained_up_to),
         sizes=list(sizes),
         models=measured,
-        posteriors=[*posteriors_among(models), *(name for name in rivals or {} if name.startswith(RESUS_PLUS))],
+        tuned_on_validation=[
+            *posteriors_among(models),
+            *(name for name in rivals or {} if name.startswith(RESUS_PLUS)),
+        ],
     )

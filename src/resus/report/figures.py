@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from resus.evaluation.results import Results
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.results import Results, WarmUp
 from resus.files import atomic_path
 
 # Okabe and Ito's colours, told apart by every reader; markers tell them apart in greyscale

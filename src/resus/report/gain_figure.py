@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from resus.evaluation.metrics import Measure
 from resus.evaluation.results import Gain, Results
-from resus.report.columns import Column
 from resus.report.figures import BAND, COLOURS, INK, MARKERS, MUTED, STYLE, save_png
 from resus.report.gains import GAIN_COLUMNS, direction, gains_of
 
@@ -27,7 +27,7 @@ def has_gains(results: Results) -> bool:
     return results.gains is not None and bool(results.contenders)
 
 
-def gain_figure(results: Results, columns: Sequence[Column]) -> Figure:
+def gain_figure(results: Results, columns: Sequence[Measure]) -> Figure:
     """One panel per metric; a full dot where the interval leaves 0 out, a hollow one where it does not."""
     contenders, stages = results.contenders, list(results.stages)
     rows = len(contenders) * len(stages)
@@ -47,7 +47,7 @@ def gain_figure(results: Results, columns: Sequence[Column]) -> Figure:
     return figure
 
 
-def _frame(axes: Axes, results: Results, column: Column) -> None:
+def _frame(axes: Axes, results: Results, column: Measure) -> None:
     axes.set_title(column.title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=20)
     axes.annotate(
         f"gain over {results.base}, {direction(column)}",
@@ -71,5 +71,5 @@ def _draw(axes: Axes, row: int, gain: Gain, colour: str, marker: str) -> None:
         return
     if gain.low is not None and gain.high is not None:
         axes.plot([gain.low, gain.high], [row, row], color=colour, linewidth=1.8, solid_capstyle="round")
-    fill = colour if gain.is_sure else "none"
+    fill = colour if gain.is_certain else "none"
     axes.plot([gain.difference], [row], color=colour, marker=marker, markersize=6, markerfacecolor=fill, linestyle="")

@@ -8,8 +8,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from resus.evaluation.metrics import Measure
 from resus.evaluation.results import Gain, Results
-from resus.report.columns import Column
 from resus.report.gains import GAIN_COLUMNS, difference_text, gain_sentence, gains_of, interval_text, verdict
 
 
@@ -49,7 +49,7 @@ class GainTable:
         return table
 
 
-def _cell(gain: Gain, column: Column, between: str) -> Text:
+def _cell(gain: Gain, column: Measure, between: str) -> Text:
     found = verdict(gain, column)
     parts = f"{difference_text(gain)} {found.mark or ' '}", interval_text(gain)
     return Text(between.join(parts).rstrip(), style="bold" if found.mark else "")

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from resus.evaluation.metrics import AUC, GAUC, LOGLOSS, Measure
 from resus.evaluation.results import Gain, Results
-from resus.report.columns import AUC, GAUC, LOGLOSS, Column
 from resus.report.words import joined
 
 GAIN_COLUMNS = (AUC, GAUC, LOGLOSS)
@@ -24,12 +24,12 @@ class Verdict(Enum):
         return {Verdict.BETTER: "✓", Verdict.WORSE: "✗"}.get(self, "")
 
 
-def verdict(gain: Gain, column: Column) -> Verdict:
+def verdict(gain: Gain, column: Measure) -> Verdict:
     if gain.difference is None:
         return Verdict.NONE
     if gain.low is None:
         return Verdict.TOO_FEW
-    if not gain.is_sure:
+    if not gain.is_certain:
         return Verdict.OPEN
     return Verdict.BETTER if (gain.low > 0) == column.higher_is_better else Verdict.WORSE
 
@@ -44,15 +44,15 @@ def interval_text(gain: Gain) -> str:
     return "too few users" if gain.low is None or gain.high is None else f"{gain.low:+.4f} to {gain.high:+.4f}"
 
 
-def direction(column: Column) -> str:
+def direction(column: Measure) -> str:
     return f"{'higher' if column.higher_is_better else 'lower'} is better"
 
 
-def gains_of(results: Results, column: Column) -> dict[str, dict[str, Gain]]:
+def gains_of(results: Results, column: Measure) -> dict[str, dict[str, Gain]]:
     """By model and stage, what each model gains by the column's metric; nothing where no users were drawn."""
     models = results.gains.models if results.gains is not None else {}
     return {
-        model: {stage: getattr(gains, column.metric) for stage, gains in of_model.items()}
+        model: {stage: getattr(gains, column.name) for stage, gains in of_model.items()}
         for model, of_model in models.items()
     }
 

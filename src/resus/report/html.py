@@ -13,10 +13,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from matplotlib.figure import Figure
 
+from resus.evaluation.metrics import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Measure
 from resus.evaluation.results import Results
 from resus.files import write_text
 from resus.report import figures
-from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column
 from resus.report.coverage import coverage_rows
 from resus.report.gain_figure import gain_figure, has_gains
 from resus.report.gains import GAIN_COLUMNS, difference_text, direction, gains_of, interval_text, verdict
@@ -81,7 +81,7 @@ def write_report(
         gain_curves={
             column.title: svg_element(
                 gain_figure(results, [column]),
-                f"gain-{column.metric}",
+                f"gain-{column.name}",
                 label=f"Gain in {column.title} over {results.base} of every trained model by stage, with its interval; "
                 "the table below has the numbers",
             )
@@ -115,7 +115,7 @@ def write_report(
 
 
 def _cells(
-    results: Results, of_models: Mapping[str, Mapping[Any, Any]], columns: Sequence[Column]
+    results: Results, of_models: Mapping[str, Mapping[Any, Any]], columns: Sequence[Measure]
 ) -> dict[Any, dict[str, list[Cell]]]:
     """Per stage or size, per model: one cell per column."""
     rivals = [model for model in (results.base, *results.contenders) if model in of_models]
@@ -123,14 +123,14 @@ def _cells(
     for key in next(iter(of_models.values()), {}):
         table[key] = {model: [] for model in of_models}
         for column in columns:
-            values = {model: getattr(metrics[key], column.metric) for model, metrics in of_models.items()}
+            values = {model: getattr(metrics[key], column.name) for model, metrics in of_models.items()}
             best = column.best(values, rivals)
             for model, value in values.items():
                 table[key][model].append(Cell(column.show(value), model in best))
     return table
 
 
-def _gain_cells(results: Results, column: Column) -> dict[str, list[GainCell]]:
+def _gain_cells(results: Results, column: Measure) -> dict[str, list[GainCell]]:
     """Per model: one cell per stage."""
     table: dict[str, list[GainCell]] = {}
     for model, gains in gains_of(results, column).items():

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from resus.evaluation.metrics import AUC, GAUC, RELA_IMPR, Measure
 from resus.evaluation.results import Results
-from resus.report.columns import AUC, GAUC, RELA_IMPR, Column
 from resus.report.gains import Verdict, gain_sentence, gains_of, verdict
 from resus.report.words import joined
 
@@ -75,7 +75,7 @@ def _stages(results: Results, stages: Sequence[str]) -> str:
     return f"in stage{'s' if len(stages) > 1 else ''} {joined(stages)}"
 
 
-def _verdict(results: Results, model: str, stage: str, column: Column) -> Verdict | None:
+def _verdict(results: Results, model: str, stage: str, column: Measure) -> Verdict | None:
     """What the interval of the gain says; None where no users were drawn."""
     gains = gains_of(results, column)
     return verdict(gains[model][stage], column) if model in gains else None

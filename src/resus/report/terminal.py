@@ -9,8 +9,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from resus.evaluation.metrics import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Measure
 from resus.evaluation.results import Results
-from resus.report.columns import AUC, CALIBRATION, GAP_CLOSED, GAUC, LOGLOSS, RELA_IMPR, Column, stage_values
 from resus.report.coverage import coverage_sentences
 from resus.report.validation_users import scales_sentence
 
@@ -46,25 +46,27 @@ class StageTable:
         yield Text("")
         yield from self._population()
 
-    def _side_by_side(self, columns: Sequence[Column]) -> Table:
+    def _side_by_side(self, columns: Sequence[Measure]) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
         table.add_column(Text("\n\nmodel"), no_wrap=True)
         cells: dict[str, list[Text]] = {model: [] for model in self.results.models}
         for stage in self.results.stages:
             for place, column in enumerate(columns):
                 over = f"stage {stage}" if place == 0 else ""
-                table.add_column(Text("\n".join([over, *column.short_title])), justify="right", no_wrap=True)
+                table.add_column(
+                    Text(f"{over}\n{column.heading or chr(10) + column.title}"), justify="right", no_wrap=True
+                )
                 for model, cell in self._cells(stage, column).items():
                     cells[model].append(cell)
         for model, row in cells.items():
             table.add_row(self._name(model), *row)
         return table
 
-    def _stacked(self, columns: Sequence[Column]) -> Table:
+    def _stacked(self, columns: Sequence[Measure]) -> Table:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
         table.add_column("model")
         for column in columns:
-            table.add_column(Text("\n".join(column.short_title)), justify="right", no_wrap=True)
+            table.add_column(Text(column.heading or column.title), justify="right", no_wrap=True)
         for stage in self.results.stages:
             table.add_section()
             table.add_row(Text(f"stage {stage}", style="italic"))
@@ -73,8 +75,8 @@ class StageTable:
                 table.add_row(self._name(model), *(of_column[model] for of_column in cells))
         return table
 
-    def _cells(self, stage: str, column: Column) -> dict[str, Text]:
-        values = stage_values(self.results, stage, column)
+    def _cells(self, stage: str, column: Measure) -> dict[str, Text]:
+        values = {name: of.stages[stage].metrics[column.name] for name, of in self.results.models.items()}
         best = column.best(values, [self.results.base, *self.results.contenders])
         return {
             model: Text(column.show(value), style="bold" if model in best else self._style(model))

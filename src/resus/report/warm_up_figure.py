@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.results import WarmUp
 from resus.report.figures import INK, MUTED, STYLE, TITLES, draw, lines_of, name_lines
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.metrics import AUC, GAUC, LOGLOSS, Measure
+from resus.evaluation.results import WarmUp
 from resus.files import atomic_path, write_text
-from resus.report.columns import AUC, GAUC, LOGLOSS, Column
 from resus.report.html import Cell, svg_element
 from resus.report.validation_users import scales_sentence
 from resus.report.warm_up_figure import warm_up_figure
@@ -43,11 +43,11 @@ def _page(curve: WarmUp, figure: Figure) -> str:
     )
 
 
-def _cells(curve: WarmUp, names: list[str], column: Column) -> dict[int, list[Cell]]:
+def _cells(curve: WarmUp, names: list[str], column: Measure) -> dict[int, list[Cell]]:
     """Per size, one cell per model."""
     table = {}
     for size in curve.sizes:
-        values = {name: getattr(curve.models[name][size], column.metric) for name in names}
+        values = {name: getattr(curve.models[name][size], column.name) for name in names}
         best = column.best(values, [curve.base, *curve.contenders])
         table[size] = [Cell(column.show(value), name in best) for name, value in values.items()]
     return table

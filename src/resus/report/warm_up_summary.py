@@ -1,6 +1,6 @@
 """What a warm-up curve says, in plain words, computed from the numbers and nothing else."""
 
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.results import WarmUp
 
 # a difference that four digits hardly show is no difference
 _VISIBLE = 0.0005

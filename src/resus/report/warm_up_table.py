@@ -7,8 +7,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from resus.evaluation.warm_up_results import WarmUp
-from resus.report.columns import AUC, GAUC, Column
+from resus.evaluation.metrics import AUC, GAUC, Measure
+from resus.evaluation.results import WarmUp
 from resus.report.validation_users import scales_sentence
 from resus.report.warm_up_summary import warm_up_population, warm_up_summary
 
@@ -39,7 +39,7 @@ def _trained_by_all(curve: WarmUp) -> int:
     return min(curve.trained_up_to.values())
 
 
-def _table(curve: WarmUp, column: Column) -> Table:
+def _table(curve: WarmUp, column: Measure) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 2, 0, 0), show_edge=False)
     table.add_column(Text(f"{column.title}\nevents"), justify="right", no_wrap=True)
     bounds = [name for name in (curve.oracle, curve.crowd) if name is not None]
@@ -49,7 +49,7 @@ def _table(curve: WarmUp, column: Column) -> Table:
             Text(name, style="dim" if name in bounds else ""), justify="right", min_width=6, overflow="fold"
         )
     for size in curve.sizes:
-        values = {name: getattr(curve.models[name][size], column.metric) for name in names}
+        values = {name: getattr(curve.models[name][size], column.name) for name in names}
         best = column.best(values, [name for name in names if name not in bounds])
         styles = {name: "bold" if name in best else "dim" if name in bounds else "" for name in names}
         beyond = size > _trained_by_all(curve)

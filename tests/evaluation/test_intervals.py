@@ -7,18 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resus.errors import DataError
-from resus.evaluation.bootstrap import (
-    Counts,
-    Differences,
-    drawn_users,
-    paired_bootstrap,
-    resampled_auc,
-    resampled_gauc,
-    resampled_logloss,
-    stage_draws,
-)
-from resus.evaluation.metrics import auc, gauc, logloss
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.intervals import Differences, drawn_users, paired_bootstrap, stage_draws
+from resus.evaluation.metrics import Counts, auc, gauc, logloss, resampled_auc, resampled_gauc, resampled_logloss
+from resus.evaluation.population import ScoredQueries, staged_results
 
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
@@ -86,7 +77,7 @@ def by_copying_rows(scored: ScoredQueries, weights: Counts) -> dict[tuple[str, s
             queries, users = rows[asked], copies[asked]
             logits = [scored.logits_at(name, SIZES.index(k), queries) for name in ("model", "base")]
             aucs = [auc(scored.labels[queries], of) for of in logits]
-            gaucs = [gauc(scored.labels[queries], of, users).value for of in logits]
+            gaucs = [gauc(scored.labels[queries], of, users) for of in logits]
             losses = [logloss(scored.labels[queries], of) for of in logits]
             values["auc"].append(aucs[0] - aucs[1])
             values["gauc"].append(gaucs[0] - gaucs[1])
@@ -103,7 +94,7 @@ def test_users_counted_once_give_the_plain_metrics(rows: list[tuple[int, bool, f
     labels, scores, users = arrays(rows)
     once = np.ones((1, USERS), dtype=np.uint16)
     assert resampled_auc(labels, scores, users, once)[0] == pytest.approx(auc(labels, scores), abs=1e-12, nan_ok=True)
-    expected = gauc(labels, scores, users).value
+    expected = gauc(labels, scores, users)
     assert resampled_gauc(labels, scores, users, once)[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)
     assert resampled_logloss(labels, scores, users, once)[0] == pytest.approx(logloss(labels, scores), abs=1e-12)
 
@@ -119,7 +110,7 @@ def test_a_weight_is_that_many_copies_of_the_user(rows: list[tuple[int, bool, fl
         again, copies = copied(users, weight)
         expected = auc(labels[again], scores[again])
         assert pooled[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
-        expected = gauc(labels[again], scores[again], copies).value
+        expected = gauc(labels[again], scores[again], copies)
         assert within[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
         expected = logloss(labels[again], scores[again])
         assert losses[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
