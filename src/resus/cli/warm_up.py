@@ -36,8 +36,8 @@ def command(
     from resus.data.log.log import InteractionLog
     from resus.estimator import Resus
     from resus.paper.rivals.rivals import rivals as rivals_by_name
-    from resus.report.warm_up_page import draw_warm_up
-    from resus.report.warm_up_table import warm_up_table
+    from resus.report.page import write_warm_up
+    from resus.report.tables import warm_up_table
 
     check_part(part)
     names = [] if rivals == "none" else [name.strip() for name in rivals.split(",") if name.strip()]
@@ -58,6 +58,6 @@ def command(
         )
     folder = out or runs[0]
     curve.write(folder / "warm-up.json")
-    picture, page = draw_warm_up(curve, folder)
+    picture, page = write_warm_up(curve, folder)
     console.print(*warm_up_table(curve), sep="\n")
     say(f"picture: {picture}; page: {page}; the numbers: {folder / 'warm-up.json'}")

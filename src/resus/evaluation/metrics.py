@@ -31,7 +31,7 @@ class Aucs(NamedTuple):
 class Measure:
     """A number about a model: its key in results, how readers see it, and which way is better.
 
-    `heading` is the title in short lines, for a narrow column.
+    `heading` is the title in short lines, for a narrow column. `needs_truth`: it exists in a planted world only.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Measure:
     higher_is_better: bool = True
     form: str = "{:.4f}"
     heading: str = ""
+    needs_truth: bool = False
 
     @property
     def direction(self) -> str:
@@ -75,7 +76,6 @@ class RelativeMeasure(Measure):
     """A measure of a model beside others, computed from their AUCs. For a stage these are the mean AUCs."""
 
     function: Callable[[Aucs], float]
-    needs_truth: bool = False
 
 
 def auc(labels: Array, scores: Array) -> float:
@@ -188,7 +188,7 @@ AUC = Metric(
 GAUC = Metric(
     name="gauc",
     title="GAUC",
-    meaning="the same within each user, then the mean weighted by rows",
+    meaning="how often a click ranks above a non-click, within each user",
     function=gauc,
     resampler=resampled_gauc,
     within_users=True,

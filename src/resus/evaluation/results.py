@@ -181,6 +181,10 @@ class Evaluation(Record):
         """The models to judge: neither the base nor a bound."""
         return [name for name in self.models if name != self.base and name not in self.bounds]
 
+    @property
+    def has_truth(self) -> bool:
+        return self.oracle is not None and self.crowd is not None
+
     def write(self, path: Path) -> None:
         write_json(path, self.model_dump(mode="json"))
 
@@ -193,10 +197,6 @@ class Results(Evaluation):
     models: dict[str, ModelResults]
     gains: Gains | None = None
     coverage: Coverage | None = None
-
-    @property
-    def has_truth(self) -> bool:
-        return self.oracle is not None and self.crowd is not None
 
     @classmethod
     def read(cls, path: Path) -> Self:
