@@ -19,7 +19,7 @@ from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.intervals import DRAWS
 from resus.evaluation.results import Results, WarmUp
-from resus.evaluation.warm_up import PrefixScores, warm_up
+from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.model.build import AnyPredictor, build_model, build_predictor
@@ -203,7 +203,7 @@ class Resus:
         log: Any,
         *,
         up_to: int = 300,
-        rivals: Mapping[str, PrefixScores] | None = None,
+        rivals: Mapping[str, Rival] | None = None,
         part: Part = "test",
         progress: Progress = silent,
     ) -> WarmUp:

@@ -18,7 +18,6 @@ from resus.evaluation.intervals import FEWEST_DRAWS
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.evaluation.scoring import score_prefixes
-from resus.files import read_json, write_json
 from resus.model.build import build_model, build_predictor
 from resus.model.learners.plus.posterior import PosteriorLearner
 from resus.model.personalizer import ResidualModel
@@ -192,14 +191,10 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
         assert stage.coins < 0.75
 
 
-def test_coverage_comes_back_from_its_file_and_an_older_file_has_none(
+def test_coverage_comes_back_from_its_file(
     log: InteractionLog, config: Config, split: UserSplit, tmp_path: Path
 ) -> None:
     predictor, model = untrained(config, log)
     results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=FEWEST_DRAWS)
     results.write(tmp_path / "results.json")
     assert Results.read(tmp_path / "results.json") == results
-    older = read_json(tmp_path / "results.json")
-    del older["coverage"]
-    write_json(tmp_path / "older.json", older)
-    assert Results.read(tmp_path / "older.json") == results.model_copy(update={"coverage": None})

@@ -1,4 +1,4 @@
-"""Staged results against a plain loop over sizes, and the file they are kept in."""
+"""Results by size and stage against a plain loop over sizes, and the file they are kept in."""
 
 import json
 from pathlib import Path
