@@ -9,8 +9,8 @@ from planted_cells import every_cell
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import drawn_users, paired_bootstrap
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.intervals import drawn_users, paired_bootstrap
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.paper import comparisons
 from resus.paper.cells.records import Cell, Seconds, append_record, scores_path
 from resus.paper.comparisons import COMPARISONS, METRICS, Comparison, best_rivals, compare, pairs_of, read_comparisons

@@ -47,13 +47,15 @@ class MethodSpec:
     """One line of a registry of methods.
 
     `label` is the name in tables. `predictor` is the kind of Ψ that the method builds on, if any. `grid` holds the
-    hyperparameters to search, each with the values to try.
+    hyperparameters to search, each with the values to try. `tuned_on_validation` says that the method learns scales
+    from validation users.
     """
 
     label: str
     build: Callable[..., Method]
     predictor: str | None = None
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    tuned_on_validation: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +122,10 @@ class LazyMethod:
 
     spec: MethodSpec
     task: Task
+
+    @property
+    def tuned_on_validation(self) -> bool:
+        return self.spec.tuned_on_validation
 
     def __call__(self, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
         method = self.spec.build()

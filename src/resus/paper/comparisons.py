@@ -8,9 +8,10 @@ import numpy as np
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import Counts, Differences, drawn_users, paired_bootstrap
-from resus.evaluation.results import Metric, Record
-from resus.evaluation.staged import ScoredQueries
+from resus.evaluation.intervals import Differences, drawn_users, paired_bootstrap
+from resus.evaluation.metrics import Counts
+from resus.evaluation.population import ScoredQueries
+from resus.evaluation.results import MetricValue, Record
 from resus.paper.cells.records import Cell, append_record, first_of_each, read_records, scores_path
 from resus.paper.questions import (
     ABLATIONS,
@@ -50,10 +51,10 @@ class Comparison(Record):
     metric: Literal["auc", "gauc"]
     seeds: tuple[int, ...]
     difference: float
-    low: Metric  # of the bootstrap's 95 % interval
-    high: Metric
-    p_bootstrap: Metric
-    p_ttest: Metric  # paired over seeds, so null for one seed
+    low: MetricValue  # of the bootstrap's 95 % interval
+    high: MetricValue
+    p_bootstrap: MetricValue
+    p_ttest: MetricValue  # paired over seeds, so null for one seed
     replicates: int  # of the bootstrap; 0 without one
 
     @property

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from resus.checking import sentence_of
 from resus.errors import ArtifactError
-from resus.evaluation.results import Metric, ModelResults, Record
+from resus.evaluation.results import MetricValue, ModelResults, Record
 from resus.files import append_line, locked, read_json, write_json
 
 CELLS = "cells.jsonl"
@@ -41,9 +41,9 @@ class NoiseLevel(Record):
     """Queries scored from supports of one fifth, by distance to the query (figure 4)."""
 
     distance: float
-    auc: Metric
-    gauc: Metric
-    logloss: Metric
+    auc: MetricValue
+    gauc: MetricValue
+    logloss: MetricValue
 
 
 class Cell(Record):

@@ -13,7 +13,7 @@ from resus.baselines.shelf import shared_predictor
 from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.history import History
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.noise import noise_levels

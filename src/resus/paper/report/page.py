@@ -29,7 +29,7 @@ from resus.paper.report.tables import (
     verdict_table,
 )
 from resus.paper.report.tabular import ReportTable, as_latex, as_markdown, markdown_text
-from resus.report.html import svg_element
+from resus.report.figures import svg_element
 
 TITLES = {True: "The paper's section 5, reproduced", False: "Beyond the paper: RESUS+"}
 VERDICT_NOTE = (

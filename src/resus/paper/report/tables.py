@@ -10,7 +10,7 @@ from resus.paper.comparisons import Comparison, find_comparison
 from resus.paper.published import Times, paper
 from resus.paper.questions import DATA_SETS, QUESTIONS, STAGES
 from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, Row, marked
-from resus.report.summary import size_range
+from resus.report.words import size_range
 
 NONE = Entry("–")
 MARKS = "Bold is best, underlined second."

@@ -7,6 +7,10 @@ from typing import Any
 from resus.baselines import BASELINES
 from resus.baselines.base import MethodSpec
 from resus.config.settings import PREDICTOR_NAMES
+from resus.model.learners.base import Learner
+from resus.model.learners.nearest.learner import NearestLearner
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.ridge.learner import RidgeLearner
 from resus.paper.questions import ARCHITECTURES, BOOSTED, resus_on
 from resus.paper.rivals.boosted_supports import BoostedSupports
 from resus.paper.rivals.jtcn import JTCN
@@ -17,7 +21,11 @@ from resus.paper.rivals.meta_embedding import MetaEmbedding
 from resus.paper.rivals.nlba import NLBA
 from resus.paper.rivals.residual import Residual
 
-LEARNERS = {"nn": ("RESUS-NN", "nearest"), "rr": ("RESUS-RR", "ridge"), "plus": ("RESUS+", "plus")}
+LEARNERS: dict[str, tuple[str, str, type[Learner]]] = {  # label, kind, class
+    "nn": ("RESUS-NN", "nearest", NearestLearner),
+    "rr": ("RESUS-RR", "ridge", RidgeLearner),
+    "plus": ("RESUS+", "plus", PlusLearner),
+}
 WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting changed
     "folds": ("without cross-fitting", {"training.folds": 1}),
     "evidence": ("without evidence", {"encoder.refine": False}),
@@ -28,18 +36,17 @@ WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting ch
 }
 
 
-def _resus(name: str, kind: str) -> MethodSpec:
-    label, learner = LEARNERS[name]
-    on = "" if kind == "deepfm" else f" ({PREDICTOR_NAMES[kind]})"
-    return MethodSpec(f"{label}{on}", partial(Residual, learner=learner, predictor=kind), predictor=kind)
+def _resus(name: str, kind: str = "deepfm", words: str = "", **changes: Any) -> MethodSpec:
+    label, learner, made = LEARNERS[name]
+    words = words or ("" if kind == "deepfm" else f"({PREDICTOR_NAMES[kind]})")
+    build = partial(Residual, learner=learner, predictor=kind, changes=changes)
+    return MethodSpec(f"{label} {words}".rstrip(), build, predictor=kind, tuned_on_validation=made.has_posterior)
 
 
 RIVALS: dict[str, MethodSpec] = {
     **{resus_on(name, kind): _resus(name, kind) for kind in ARCHITECTURES for name in LEARNERS},
     **{
-        f"resus-plus-without-{part}": MethodSpec(
-            f"RESUS+ {words}", partial(Residual, learner="plus", changes=changes), predictor="deepfm"
-        )
+        f"resus-plus-without-{part}": _resus("plus", words=words, **changes)
         for part, (words, changes) in WITHOUT.items()
     },
     "resus-nn-joint": MethodSpec("RESUS-NN (w/o pretrain)", partial(Residual, learner="nearest", pretrain=False)),
