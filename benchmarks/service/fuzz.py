@@ -35,7 +35,7 @@ PATHS = (
     "/v1/predict",
     "/v1/model",
     "/v1/catalogue",
-    "/v1/strangers/random",
+    "/v1/test-users/random",
     "/v1/results",
     "/v1/users/u1",
     "/v1/users/%ff%00",

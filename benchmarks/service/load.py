@@ -26,10 +26,10 @@ from rich.table import Table
 from benchmarks.service.served import LEARNERS, ask, exported, items_of, served
 from resus.files import write_text
 from resus.serving.engine import Engine
-from resus.serving.http.guard import CAPACITY
-from resus.serving.http.messages import EventsRequest, PredictRequest
+from resus.serving.limits import EVENTS_PER_USER
 from resus.serving.loaded import LoadedModel
-from resus.serving.store.protocol import open_store
+from resus.serving.messages import EventsRequest, PredictRequest
+from resus.serving.store import open_store
 
 FIGURES = Path("benchmarks/service/load.json")
 REPLAY = Path(__file__).with_name("replay.lua")
@@ -135,7 +135,7 @@ def _replay(address: str, folder: str, lines: Sequence[Line], *, seconds: int) -
 def _in_process(run: Path, store: str, known: Sequence[dict[str, Any]], turns: Sequence[Line]) -> dict[str, float]:
     """Medians of one pass over the same turns: scoring alone, and the whole answer with its store."""
     loaded = LoadedModel.load(run)
-    engine = Engine(loaded, open_store(store, capacity=CAPACITY))
+    engine = Engine(loaded, open_store(store, capacity=EVENTS_PER_USER))
     for first in range(0, len(known), 1000):
         engine.observe(EventsRequest.model_validate({"events": known[first : first + 1000]}).events)
     taken: dict[str, list[float]] = defaultdict(list)
@@ -156,11 +156,7 @@ def _in_process(run: Path, store: str, known: Sequence[dict[str, Any]], turns: S
 def _score_alone(engine: Engine, body: dict[str, Any]) -> float:
     """A `LiveUser` that has its events scores the candidates of a request: no store, no messages."""
     record = engine.store.read(body["user"])
-    live = engine.loaded.live_user(CAPACITY)
-    live.start_from(
-        [(event.id, event.label, event.time) for event in record.events],
-        engine.loaded.rows([event.features for event in record.events]),
-    )
+    live = engine.loaded.live_user(EVENTS_PER_USER, record.events)
     began = time.perf_counter()
     live.score(engine.loaded.rows([{engine.loaded.item: item} for item in body["items"]]))
     return time.perf_counter() - began

@@ -19,11 +19,12 @@ from resus import Resus
 from resus.episodes.tensors import Features
 from resus.errors import DataError
 from resus.model.personalizer import Scores
-from resus.serving.engine import Engine, _same_but_label
-from resus.serving.http.messages import PostedEvent, PredictAnswer, PredictRequest
+from resus.serving.engine import Engine
 from resus.serving.live.user import LiveUser
+from resus.serving.live.users import same_but_label
 from resus.serving.loaded import LoadedModel
-from resus.serving.store.protocol import Event, EventStore, open_store
+from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
+from resus.serving.store import Event, EventStore, open_store
 
 CAPACITY = 6
 ITEMS = [f"{number}" for number in range(8)] + ["never seen"]
@@ -208,11 +209,11 @@ def test_nothing_of_a_deleted_user_stays_in_a_process_that_asks_again(loaded: Lo
         mine.observe([posted(1)])
         for engine in (mine, other):
             assert engine.predict(asked(user="u")).support == 1
-            assert list(engine._cache) == ["u"]
+            assert "u" in engine.live_users
         assert gone()
-        assert not mine._cache
+        assert "u" not in mine.live_users
         assert other.predict(asked(user="u")).support == 0
-        assert not other._cache
+        assert "u" not in other.live_users
 
 
 def test_an_answer_names_the_candidate_it_is_of(loaded: LoadedModel, store: EventStore) -> None:
@@ -246,4 +247,4 @@ def test_a_score_that_is_no_number_is_refused(
 @pytest.mark.parametrize(("one", "other", "same"), [([1], [True], False), ([1], [1.0], False), ([1], [1], True)])
 def test_what_python_calls_equal_may_be_another_event(one: Any, other: Any, same: bool) -> None:
     mine, theirs = (Event("e1", 0.0, 1.0, {"tags": tags}) for tags in (one, other))
-    assert _same_but_label(mine, theirs) == same
+    assert same_but_label(mine, theirs) == same

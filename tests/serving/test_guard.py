@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
-from resus.serving.http.guard import HEADERS, IN_FLIGHT, Access, Guard, is_loopback, read_token
+from resus.serving.http.guard import HEADERS, MAX_IN_FLIGHT, Access, Guard, is_loopback, read_token
 
 TOKEN = "0123456789abcdef-secret"
 BOUND = 100
@@ -151,10 +151,10 @@ def test_a_failure_is_answered_and_logged_without_what_the_user_did(caplog: pyte
 def test_requests_beyond_the_bound_are_sent_away_and_then_served_again() -> None:
     async def rush() -> tuple[list[int], int]:
         guard = Guard(echo, access=LOCAL)
-        answers = await asyncio.gather(*(ask(guard, b"wait") for _ in range(IN_FLIGHT + 5)))
+        answers = await asyncio.gather(*(ask(guard, b"wait") for _ in range(MAX_IN_FLIGHT + 5)))
         return [status for status, *_ in answers], (await ask(guard, b"again"))[0]
 
     statuses, afterwards = asyncio.run(rush())
-    assert statuses.count(200) == IN_FLIGHT
+    assert statuses.count(200) == MAX_IN_FLIGHT
     assert statuses.count(429) == 5
     assert afterwards == 200

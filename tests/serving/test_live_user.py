@@ -1,15 +1,19 @@
 """After any sequence of events, corrections and deletions, online scores are offline scores on the same support."""
 
+import contextlib
 from functools import cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted_models import TINY, events, log_of
+from planted_models import KEEP, TINY, events, log_of
+from service_fixtures import Place
 
+from resus import TableSchema, build_log
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
@@ -19,7 +23,9 @@ from resus.model.build import build_personalizer
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.personalizer import Personalizer
+from resus.serving.catalogue.raw_values import raw_values
 from resus.serving.live.user import LiveUser
+from resus.serving.store import Event, open_store
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "ridge": {"learner.kind": "ridge"},
@@ -118,13 +124,44 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
     torch.testing.assert_close(scores.parts.sum(dim=1), scores.residual, rtol=1e-4, atol=1e-5)
 
 
-def test_events_of_one_time_are_in_the_order_of_their_ids_whatever_order_they_came_in() -> None:
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.permutations(range(CAPACITY)), times=st.lists(st.integers(0, 3), min_size=CAPACITY, max_size=CAPACITY))
+def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sent: list[int], times: list[int]) -> None:
+    """By time, and at one time by id, whatever order they arrive in; a log's rows stand for ids."""
+    expected = [f"e{number}" for number in sorted(range(CAPACITY), key=lambda number: (times[number], number))]
+    made = [Event(f"e{number}", float(times[number]), 1.0, {}) for number in range(CAPACITY)]
+
+    table = pl.DataFrame(
+        {
+            "user": 1,
+            "item": [event.id for event in made],
+            "time": times,
+            "click": [number % 2 for number in range(CAPACITY)],
+        }
+    )
+    offline = build_log(table, TableSchema(user="user", item="item", time="time", label="click"), KEEP)
+    assert [raw_values(offline.features, ids, None)["item"] for ids in offline.ids] == expected
+
+    live = user_of("ridge")
+    for number in sent:
+        live.observe(made[number].id, row(number), made[number].label, made[number].time)
+    assert list(live.events) == expected
+
+    with contextlib.closing(open_store(place(), capacity=CAPACITY)) as store:
+        store.add([("u", made[number]) for number in sent])
+        assert [event.id for event in store.read("u").events] == expected
+    assert [event.id for event in sorted(made, key=lambda event: event.moment)] == expected
+
+
+def test_a_full_user_drops_the_oldest_event_of_one_time_by_its_id() -> None:
     one, other = user_of("ridge"), user_of("ridge")
     for number in range(CAPACITY + 2):
         one.observe(f"e{number:02}", row(number), 1.0, 0.0)
         other.observe(f"e{CAPACITY + 1 - number:02}", row(CAPACITY + 1 - number), 1.0, 0.0)
     started = user_of("ridge")
-    started.start_from([(event, 1.0, 0.0) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2)))
+    started.start_from(
+        [Event(event, 0.0, 1.0, {}) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2))
+    )
     started.observe("e00", row(0), 1.0, 0.0)
     assert one.events == other.events == started.events == tuple(f"e{number:02}" for number in range(2, CAPACITY + 2))
 

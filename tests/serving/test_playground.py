@@ -18,7 +18,7 @@ from service_process import Serving, make_scored_export, serving
 from resus import Resus
 from resus.data.datasets.planted import PlantedWorld, draw_events, planted_log
 from resus.evaluation.results import Results
-from resus.serving.export.export import export
+from resus.serving.export.folder import export
 from resus.serving.loaded import RESULTS
 
 pytestmark = pytest.mark.integration
@@ -315,7 +315,7 @@ def test_everything_can_be_done_from_the_keyboard(visit: Visit) -> None:
 
 def test_a_test_user_is_compared_with_what_they_did_next(visit: Visit, service: Serving) -> None:
     page = visit()
-    with page.expect_response("**/v1/strangers/random") as response:
+    with page.expect_response("**/v1/test-users/random") as response:
         page.get_by_role("button", name="Start from a random test user").click()
     events = response.value.json()["events"]
     held = min(20, len(events) // 2)
@@ -327,7 +327,7 @@ def test_a_test_user_is_compared_with_what_they_did_next(visit: Visit, service: 
     expect(page.locator("#stage")).to_contain_text("0 events")
     contexts = [event["context"] for event in following]
     alike = {name: v if all(one[name] == v for one in contexts) else "varies" for name, v in contexts[0].items()}
-    told = page.locator("#stranger-context :is(dt, dd)").all_text_contents()
+    told = page.locator("#test-user-context :is(dt, dd)").all_text_contents()
     assert told == [word for pair in alike.items() for word in pair]
     page.get_by_label("Events known").fill(f"{len(known)}")
     expect(page.locator("#stage")).to_contain_text(f"{len(known)} events")

@@ -19,17 +19,20 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted_models import KEEP, events, log_of, tiny
-from service_process import PATIENCE, InProcess, event, in_process, make_export, make_scored_export, wait_until
+from service_process import PATIENCE, InProcess, event, in_process, wait_until
 
 from resus import Resus, TableSchema, build_log
 from resus.artifact import FACTS, rebuild
 from resus.data.split import split_users
 from resus.errors import ArtifactError, DataError
 from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
+from resus.serving.catalogue.histories import TEST_USERS
 from resus.serving.engine import Engine
 from resus.serving.http.app import PAGE, THREADS, build_app
-from resus.serving.http.guard import CANDIDATES, HEADERS, Access
-from resus.serving.http.messages import (
+from resus.serving.http.guard import HEADERS, Access
+from resus.serving.limits import MAX_CANDIDATES
+from resus.serving.loaded import LoadedModel
+from resus.serving.messages import (
     EventsAnswer,
     InlineEvent,
     ModelAnswer,
@@ -37,29 +40,21 @@ from resus.serving.http.messages import (
     PredictRequest,
     UserAnswer,
 )
-from resus.serving.live.strangers import STRANGERS
-from resus.serving.loaded import LoadedModel
-from resus.serving.store.protocol import Event, open_store
+from resus.serving.store import Event, open_store
 
 CAPACITY = 8
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_export(tmp_path_factory.mktemp("service") / "run")
+def evaluated(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(exported, tmp_path_factory.mktemp("evaluated") / "run"))
     Resus.load(folder).evaluate(log_of(events())).write(folder / "results.json")
     return folder
 
 
-@pytest.fixture(scope="module")
-def another(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of the same fields, with other weights."""
-    return make_export(tmp_path_factory.mktemp("another") / "run", seed=2)
-
-
 @pytest.fixture
-def run(exported: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(exported, tmp_path / "run"))
+def run(evaluated: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(evaluated, tmp_path / "run"))
 
 
 @pytest.fixture
@@ -72,11 +67,6 @@ def engine(run: Path, tmp_path: Path) -> Engine:
 def client(engine: Engine, run: Path) -> Iterator[InProcess]:
     with in_process(build_app(engine, run, Access("localhost", None))) as opened:
         yield opened
-
-
-@pytest.fixture(scope="module")
-def scored_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_scored_export(tmp_path_factory.mktemp("scored"))
 
 
 @pytest.fixture
@@ -174,8 +164,8 @@ def test_the_catalogue_is_searched(client: InProcess) -> None:
     assert all("1" in item["item"] for item in found)
 
 
-def test_a_stranger_can_be_replayed(client: InProcess) -> None:
-    events = client.get("/v1/strangers/random").json()["events"]
+def test_a_test_user_can_be_replayed(client: InProcess) -> None:
+    events = client.get("/v1/test-users/random").json()["events"]
     assert len(events) > 1
     inline = [{"label": e["label"], "item": e["item"], "features": e["context"]} for e in events[:-1]]
     answer = predict(client, events=inline, context=events[-1]["context"], items=[events[-1]["item"]])
@@ -187,13 +177,13 @@ def test_results_are_those_of_the_artifact(client: InProcess, run: Path) -> None
 
 
 def test_a_bare_run_says_what_it_lacks(run: Path, tmp_path: Path) -> None:
-    for name in ("catalogue.arrow", "strangers.json", "results.json"):
+    for name in ("catalogue.arrow", "test-users.json", "results.json"):
         (run / name).unlink()
     engine = Engine(LoadedModel.load(run), open_store(str(tmp_path / "events"), capacity=CAPACITY))
     with in_process(build_app(engine, run, Access("localhost", None))) as client:
         assert client.get("/v1/model").json()["catalogue"] == 0
         assert client.get("/v1/catalogue").json() == {"items": [], "size": 0}
-        for address in ("/v1/strangers/random", "/v1/results"):
+        for address in ("/v1/test-users/random", "/v1/results"):
             refused = client.get(address)
             assert refused.status_code == 404
             assert "resus" in refused.json()["error"]
@@ -331,8 +321,8 @@ def refused(client: InProcess, body: bytes, address: str = "/v1/predict") -> tup
         (b'{"items": ["1"], "events": [{"item": "1"}]}', 422, "events[0].label: "),
         (b'{"items": ["1"], "events": [{"label": 2}]}', 422, "events[0].label: a label is 0 or 1"),
         (b'{"items": ["1"], "events": [{"label": true}]}', 422, "events[0].label: "),
-        (json.dumps({"items": ["1"] * (CANDIDATES + 1)}).encode(), 422, "items: "),
-        (json.dumps({"items": ["1"] * CANDIDATES, "explain": True}).encode(), 422, "explain takes at most"),
+        (json.dumps({"items": ["1"] * (MAX_CANDIDATES + 1)}).encode(), 422, "items: "),
+        (json.dumps({"items": ["1"] * MAX_CANDIDATES, "explain": True}).encode(), 422, "explain takes at most"),
         (json.dumps({"items": ["x" * 201]}).encode(), 422, "items[0]: "),
         (b'{"items": ["1"], "context": {"a": "' + b"x" * (1 << 20) + b'"}}', 413, "larger"),
     ],
@@ -347,7 +337,7 @@ def test_a_mistake_is_told_in_one_sentence(client: InProcess, body: bytes, statu
 def test_an_event_about_nothing_is_refused(client: InProcess) -> None:
     empty = {"id": "e1", "user": "u", "time": 1, "label": 1, "features": {"nobody reads": 1}}
     code, sentence = refused(client, json.dumps({"events": [empty]}).encode(), "/v1/events")
-    assert (code, "'e1' names no item and no field" in sentence) == (422, True)
+    assert (code, "'e1' has no item and no field" in sentence) == (422, True)
 
 
 def scored_event(number: int, **features: Any) -> dict[str, Any]:
@@ -386,8 +376,8 @@ def test_a_candidate_without_the_score_that_is_psi_is_told_where_to_put_it(score
     by_item = refused(scored, b'{"items": ["1", "2"]}')
     assert by_item == (
         422,
-        "items[0], field 'model_score', which is Ψ: the value is missing; ask with candidates in place of items, "
-        "each with its item and 'model_score'",
+        "items[0], field 'model_score', the score of the shared model: the value is missing; "
+        "send candidates instead of items, each with its item and 'model_score'",
     )
     body = b'{"candidates": [{"item": "1", "model_score": 1}, {"item": "2", "model_score": "high"}]}'
     assert refused(scored, body) == (
@@ -406,7 +396,7 @@ def test_a_score_that_belongs_to_the_item_comes_from_the_catalogue(tmp_path: Pat
     engine = Engine(loaded, open_store(str(tmp_path / "events"), capacity=CAPACITY))
     answers = engine.predict(PredictRequest(events=[InlineEvent(label=1, item="3")], items=["2", "4"])).answers
     assert [answer.basis for answer in answers] == pytest.approx([3.0, 6.0], abs=1e-5)
-    with pytest.raises(DataError, match=r"items\[1\], field 'price', which is Ψ: the value is missing"):
+    with pytest.raises(DataError, match=r"items\[1\], field 'price', .*: the value is missing"):
         engine.predict(PredictRequest(items=["2", "never seen"]))
     engine.store.close()
 
@@ -521,12 +511,17 @@ def test_no_address_is_answered_with_5xx(client: InProcess, words: list[bytes]) 
             assert client.request(method, start + address).status_code < 500
 
 
-def test_a_new_artifact_is_taken_and_answers(client: InProcess, run: Path, tmp_path: Path) -> None:
+def replace_folder(run: Path, by: Path) -> None:
+    """As an export does it: the old folder steps away, another takes its name."""
+    run.rename(run.with_name("old"))
+    shutil.copytree(by, run)
+
+
+def test_a_new_artifact_is_taken_and_answers(client: InProcess, run: Path, another: Path) -> None:
     post(client, event(1))
     old = client.get("/v1/model").json()["sha256"]
     before = predict(client, user="u", items=["1"])
-    shutil.rmtree(run)
-    make_export(run, learner="nearest", seed=2)
+    replace_folder(run, another)
     reloaded = client.post("/v1/reload")
     assert reloaded.status_code == 200
     assert reloaded.json()["name"] == "RESUS-NN"
@@ -548,12 +543,6 @@ def test_a_reload_serves_whatever_lies_in_the_folder(client: InProcess, run: Pat
     assert [item["item"] for item in client.get("/v1/catalogue", params={"query": "first"}).json()["items"]] == ["1"]
 
 
-def replace_folder(run: Path, by: Path) -> None:
-    """As an export does it: the old folder steps away, another takes its name."""
-    run.rename(run.with_name("old"))
-    shutil.copytree(by, run)
-
-
 def test_a_model_that_came_during_the_start_is_served(engine: Engine, run: Path, another: Path) -> None:
     app = build_app(engine, run, Access("localhost", None))
     replace_folder(run, another)
@@ -561,7 +550,7 @@ def test_a_model_that_came_during_the_start_is_served(engine: Engine, run: Path,
         assert client.get("/v1/model").json()["sha256"] == LoadedModel.load(another).sha256
 
 
-@pytest.mark.parametrize("by", ["another", "exported"])
+@pytest.mark.parametrize("by", ["another", "evaluated"])
 def test_a_folder_swapped_while_it_is_read_is_refused(
     run: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
@@ -650,7 +639,7 @@ def test_what_cannot_score_is_refused_in_one_sentence(run: Path) -> None:
         LoadedModel.load(run)
 
 
-@pytest.mark.parametrize("part", [CATALOGUE, STRANGERS])
+@pytest.mark.parametrize("part", [CATALOGUE, TEST_USERS])
 def test_a_part_of_another_model_is_refused(client: InProcess, run: Path, another: Path, part: str) -> None:
     shutil.copyfile(another / part, run / part)
     answer = client.post("/v1/reload")

@@ -1,4 +1,4 @@
-"""`/docs`: the service's OpenAPI description as a plain page, which needs neither script nor network."""
+"""`/docs`: the OpenAPI description of the service as a plain page, without scripts and without the network."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ _PAGES = Environment(loader=PackageLoader("resus.serving.http", "."), autoescape
 
 
 def reference_page(openapi: dict[str, Any]) -> str:
-    """Every route with what it takes and gives, and every message in its own place."""
+    """Every route with its request and answer, and every message."""
     routes = [
         {
             "method": method.upper(),
@@ -30,6 +30,6 @@ def reference_page(openapi: dict[str, Any]) -> str:
 
 
 def _message(content: dict[str, Any]) -> str:
-    """The name of a body's message; empty where it has none."""
+    """The name of a body's message, or an empty text."""
     reference = content.get("application/json", {}).get("schema", {}).get("$ref", "")
     return str(reference).rpartition("/")[2]

@@ -21,8 +21,8 @@ from resus import FieldSchema, TableSchema, build_log
 from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.data.split import split_users
 from resus.serving.catalogue.catalogue import Catalogue
-from resus.serving.export.export import export
-from resus.serving.live.strangers import strangers_of, write_strangers
+from resus.serving.catalogue.histories import histories_of, write_histories
+from resus.serving.export.folder import export
 
 COMMAND = [sys.executable, "-c", "from resus.cli.main import main; main()"]
 PATIENCE = 120  # seconds; the machine may be busy
@@ -35,7 +35,7 @@ def make_export(folder: Path, *, learner: str = "ridge", seed: int = 1) -> Path:
     split = split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=seed)
     catalogue = Catalogue.of(log, split)
     catalogue.save(folder)
-    write_strangers(folder, strangers_of(log, split.test, catalogue, seed=seed))
+    write_histories(folder, histories_of(log, split.test, catalogue, seed=seed))
     return folder
 
 
