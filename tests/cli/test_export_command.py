@@ -43,7 +43,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path) -> None:
     (tmp_path / "titles.csv").write_text("item,title\n3,Third\n")
     out = tmp_path / "export"
-    said = succeed("export", "run", "--out", out, "--titles", tmp_path / "titles.csv", cwd=workplace)
+    done = resus_here("export", "run", "--out", out, "--titles", tmp_path / "titles.csv", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout
     assert f"export in {out}: {', '.join(FILES)}" in said
     assert "share it only where you may share the log" in said
     assert sorted(contents(out)) == FILES

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted_models import SCHEMA, events
 from pydantic import ValidationError
-from service_process import event, make_export
+from service_process import event
 
 from resus import Resus
 from resus.episodes.tensors import Features
@@ -31,9 +31,9 @@ ITEMS = [f"{number}" for number in range(8)] + ["never seen"]
 CONTEXT: dict[str, Any] = {"tags": ["evening", "desktop"]}
 
 
-@pytest.fixture(scope="module", params=["ridge", "nearest"])
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_export(tmp_path_factory.mktemp("run") / request.param, learner=request.param)
+@pytest.fixture(scope="module", params=["exported", "another"], ids=["ridge", "nearest"])
+def run(request: pytest.FixtureRequest) -> Path:
+    return Path(request.getfixturevalue(request.param))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from planted_models import tiny
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
-from service_process import Serving, make_scored_export, serving
+from service_process import Serving, serving
 
 from resus import Resus
 from resus.data.datasets.planted import PlantedWorld, draw_events, planted_log
@@ -447,8 +447,8 @@ def test_a_model_without_a_catalogue_says_so(visit: Visit) -> None:
     expect(page.get_by_text("This model has no catalogue")).to_be_visible()
 
 
-def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, tmp_path: Path) -> None:
-    with serving(make_scored_export(tmp_path)) as scored:
+def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, scored_export: Path, tmp_path: Path) -> None:
+    with serving(scored_export, "--store", tmp_path / "events") as scored:
         page = visit(of=scored)
         expect(page.locator(".lead")).to_contain_text("This model needs “model_score” with each candidate")
         assert shown(page)

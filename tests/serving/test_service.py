@@ -486,7 +486,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(asked=BODIES)
 def test_no_body_is_answered_with_5xx(client: InProcess, asked: tuple[str, Any]) -> None:
     address, value = asked
