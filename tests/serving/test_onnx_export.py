@@ -21,7 +21,7 @@ from resus.model.build import build_personalizer
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.serving.export.onnx import ENCODER, PREDICTOR, TREES, export_onnx
+from resus.serving.export.onnx import ENCODER, PREDICTOR, export_onnx
 
 SIZES = (1, 2, 1000)
 
@@ -98,9 +98,9 @@ def test_without_a_predictor_there_is_only_the_encoder_and_categories_weigh_one(
 def test_trees_are_exported_as_their_own_text_file(tmp_path: Path) -> None:
     fitted = tiny(predictor="lightgbm").fit(log())
     model = fitted._fitted().model
-    assert sorted(export_onnx(model, log().features, tmp_path)) == [ENCODER, TREES]
+    assert sorted(export_onnx(model, log().features, tmp_path)) == [ENCODER, "predictor.txt"]
     again = GradientBoosting(log().features, learning_rate=0.1, rounds=1, num_leaves=2, patience=1)
-    text = bytearray((tmp_path / TREES).read_bytes())
+    text = bytearray((tmp_path / "predictor.txt").read_bytes())
     again.load_state_dict({"booster": torch.frombuffer(text, dtype=torch.uint8)})
     assert torch.equal(again.logits(some_rows(50)), model.predictor.logits(some_rows(50)))
 
