@@ -11,29 +11,32 @@ import pytest
 LOAD = """
 import json, sys
 from pathlib import Path
-from resus.serving.engine import Engine
+from resus.serving import Engine, LoadedModel, open_store
+from resus.serving.messages import PredictRequest
+
+engine = Engine(LoadedModel.load(Path(sys.argv[1])), open_store(sys.argv[2], capacity=10))
+engine.predict(PredictRequest(items=["1"]))
+print(json.dumps(sorted(sys.modules)))
+
 from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
-from resus.serving.loaded import LoadedModel
-from resus.serving.messages import PredictRequest
-from resus.serving.store import open_store
 
-folder = Path(sys.argv[1])
-engine = Engine(LoadedModel.load(folder), open_store(sys.argv[2], capacity=10))
-build_app(engine, folder, Access("localhost", None))
-engine.predict(PredictRequest(items=["1"]))
+build_app(engine, Path(sys.argv[1]), Access("localhost", None))
 print(json.dumps(sorted(sys.modules)))
 """
 
 
 @pytest.mark.integration
-def test_loading_a_model_to_serve_imports_no_training(exported: Path, tmp_path: Path) -> None:
+def test_serving_imports_no_training_and_the_engine_no_http(exported: Path, tmp_path: Path) -> None:
     words = [sys.executable, "-c", LOAD, exported, tmp_path / "events"]
-    loaded = set(json.loads(subprocess.run(list(map(str, words)), capture_output=True, check=True).stdout))
-    ours = [name for name in loaded if name.startswith("resus.")]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+    engine, service = (set(json.loads(line)) for line in done.stdout.splitlines())
+    assert not {"fastapi", "starlette", "uvicorn", "resus.serving.http"} & engine
+
+    ours = {name for name in service if name.startswith("resus.")}
     rooms = Counter(name.split(".")[1] for name in ours)
-    assert not rooms.keys() & {"training", "report", "paper", "baselines", "estimator", "scoring", "cluster", "cli"}
-    assert [name for name in ours if name.startswith("resus.evaluation.")] == ["resus.evaluation.results"]
-    assert not any(name.startswith("resus.serving.export") for name in ours)
+    assert not {"training", "report", "paper", "baselines", "estimator", "scoring", "cluster", "cli"} & rooms.keys()
+    assert {name for name in ours if name.startswith("resus.evaluation.")} == {"resus.evaluation.results"}
+    assert "resus.serving.export" not in ours
     assert len(ours) <= 100, rooms
-    assert not loaded & {"lightgbm", "sklearn", "scipy", "matplotlib", "ray"}
+    assert not {"lightgbm", "sklearn", "scipy", "matplotlib", "ray"} & service

@@ -14,7 +14,7 @@ import anyio.to_thread
 import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from fastapi.telemetry import TelemetryConfig
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -26,7 +26,7 @@ from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
 from resus.serving.http.metrics import Measured, Metrics
-from resus.serving.http.reference import reference_page
+from resus.serving.http.pages import add_pages
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
@@ -47,7 +47,6 @@ from resus.serving.messages import (
 )
 from resus.version import __version__
 
-PAGE = Path(__file__).parent / "page"
 THREADS = 4  # threads that read and score, and as many that write; further requests wait for a free one
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Refusal, "description": "The body is not JSON."},
@@ -146,7 +145,7 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
     _add_users(app, service)
     _add_model(app, service)
     _add_operations(app, service)
-    _add_page(app)
+    add_pages(app)
     _add_refusals(app)
     app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, access=access)
@@ -262,18 +261,6 @@ def _add_operations(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
     def metrics() -> Response:
         return Response(service.metrics.text(service.engine.store), media_type=CONTENT_TYPE_LATEST)
-
-    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
-    def docs() -> HTMLResponse:
-        return HTMLResponse(reference_page(app.openapi()))
-
-
-def _add_page(app: FastAPI) -> None:
-    """Each file has its own route, so nothing outside the page's folder can be reached."""
-    addresses = {f"/page/{path.name}": path for path in PAGE.iterdir() if path.is_file()}
-    addresses |= {"/": PAGE / "index.html", "/curves": PAGE / "curves.html"}
-    for address, path in addresses.items():
-        app.add_api_route(address, lambda path=path: FileResponse(path), include_in_schema=False)
 
 
 def _add_refusals(app: FastAPI) -> None:
