@@ -32,7 +32,7 @@ WORLD = PlantedWorld(users=60, items=25, events_per_user=12, seed=5)
 
 @cache
 def log(kind: str) -> InteractionLog:
-    """Categories alone; or also numbers and several values, with two columns of context that are not categories."""
+    """Only categories; or also numbers and lists, with two context fields that are not categories."""
     if kind == "planted":
         return planted_log(WORLD)
     table = events().with_columns(hour=pl.col("time") * 0.1 + 1000, moods=pl.col("tags"), price=pl.col("price"))
@@ -63,7 +63,7 @@ def filled(kind: str, *rows: dict[str, Any]) -> Features:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Where the facts of a model lie."""
+    """A folder with the facts of a model."""
     (tmp_path / FACTS).write_text("facts")
     return tmp_path
 
@@ -117,7 +117,7 @@ def test_many_items_are_read_as_one_by_one(kind: str) -> None:
 @both
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_what_a_row_holds_counts_and_what_it_leaves_out_is_the_items(kind: str, data: st.DataObject) -> None:
+def test_the_catalogue_fills_in_only_missing_values(kind: str, data: st.DataObject) -> None:
     one, other = (raw(kind, data.draw(st.integers(0, log(kind).n_rows - 1))) for _ in range(2))
     sent = data.draw(st.sets(st.sampled_from(sorted(one))))
     nulls = data.draw(st.sets(st.sampled_from(sorted(one))))
@@ -131,7 +131,7 @@ def test_what_a_row_holds_counts_and_what_it_leaves_out_is_the_items(kind: str, 
 
 
 @both
-def test_counts_and_means_are_of_training_users_alone(kind: str) -> None:
+def test_counts_and_means_are_those_of_training_users(kind: str) -> None:
     rows = [int(row) for row in log(kind).rows_of(split(kind).train)]
     met: dict[str, list[float]] = {item: [] for item in catalogue(kind).items}
     for row in rows:
@@ -141,7 +141,7 @@ def test_counts_and_means_are_of_training_users_alone(kind: str) -> None:
     assert list(catalogue(kind).means) == pytest.approx(expected)
 
 
-def test_a_value_that_changes_now_and_then_is_the_items_commonest() -> None:
+def test_an_item_has_its_most_frequent_value() -> None:
     table = events().with_columns(
         category=pl.when(pl.int_range(pl.len()) % 15 == 0).then(99).otherwise(pl.col("category"))
     )
@@ -195,7 +195,7 @@ def test_a_damaged_catalogue_is_refused(run: Path, keep: int) -> None:
         Catalogue.load(run)
 
 
-def test_what_belongs_to_another_model_is_refused(run: Path) -> None:
+def test_a_file_of_another_model_is_refused(run: Path) -> None:
     catalogue("planted").save(run)
     write_histories(run, [])
     (run / FACTS).write_text("other facts")

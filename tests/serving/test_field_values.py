@@ -1,4 +1,4 @@
-"""What a request may say of a row, and that a mistake is found at once."""
+"""The limits of a request, and that the check of its values is fast."""
 
 import json
 import time
@@ -38,14 +38,14 @@ def test_a_value_passes_as_it_is(value: Any) -> None:
         b"x",
     ],
 )
-def test_what_is_no_value_is_refused_with_its_field(value: Any) -> None:
+def test_a_bad_value_is_refused_and_its_field_named(value: Any) -> None:
     with pytest.raises(BadValueError, match="a value is a text") as raised:
         checked_field_values({"good": 1, "bad": value})
     assert raised.value.field == "bad"
 
 
 @pytest.mark.parametrize("given", [None, [], "x", {"\udc00": 1}, {f"f{number}": 1 for number in range(MAX_FIELDS + 1)}])
-def test_what_is_no_row_is_refused(given: Any) -> None:
+def test_an_object_that_is_not_a_row_is_refused(given: Any) -> None:
     with pytest.raises(BadValueError) as raised:
         checked_field_values(given)
     assert raised.value.field is None
@@ -53,7 +53,7 @@ def test_what_is_no_row_is_refused(given: Any) -> None:
 
 @pytest.mark.parametrize("place", ["context", "candidates", "features"])
 def test_the_worst_body_that_fits_is_refused_quickly(place: str) -> None:
-    """As many mistakes as a request can hold: each is an object for pydantic, so there must be few."""
+    """A body full of mistakes: pydantic makes an object for each error, so there must be few."""
     row: dict[str, Any] = {f"{number}": [{}] * MAX_VALUES for number in range(3300)}
     narrow: dict[str, Any] = {f"{number}": {} for number in range(MAX_FIELDS)}
     bodies: dict[str, Any] = {

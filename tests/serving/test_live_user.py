@@ -35,7 +35,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "plus": {"learner.kind": "plus", "encoder.embedding_dim": 3},
     "plus, many events": {"learner.kind": "plus", "encoder.embedding_dim": 1},
 }
-CAPACITY = 8  # above the six of the training, so that larger supports than seen are met
+CAPACITY = 8  # more than the six events of the training
 CANDIDATES = np.arange(40, 47)
 
 
@@ -65,7 +65,7 @@ def row(number: int) -> Features:
 
 @torch.no_grad()
 def offline(name: str, support: dict[int, float]) -> torch.Tensor:
-    """The model on rows with labels as support, as training and evaluation score them."""
+    """Scores as in training and evaluation, with labelled rows as support."""
     model = built(name)
     rows = np.concatenate([np.array(list(support), dtype=np.int64), CANDIDATES])
     batch = EpisodeBatch(rows, np.array([len(rows)]), np.array([len(support)]))
@@ -75,7 +75,7 @@ def offline(name: str, support: dict[int, float]) -> torch.Tensor:
 
 
 class Remembered:
-    """What a user's support must be, by the rules and without any algebra."""
+    """The events that must count, by the rules and without any algebra."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[float, str, int, float]] = []  # time, id, row, label
@@ -127,7 +127,7 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sent=st.permutations(range(CAPACITY)), times=st.lists(st.integers(0, 3), min_size=CAPACITY, max_size=CAPACITY))
 def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sent: list[int], times: list[int]) -> None:
-    """By time, and at one time by id, whatever order they arrive in; a log's rows stand for ids."""
+    """By time, then by id, whatever order they arrive in. A log has no ids; its rows are given in the order of ids."""
     expected = [f"e{number}" for number in sorted(range(CAPACITY), key=lambda number: (times[number], number))]
     made = [Event(f"e{number}", float(times[number]), 1.0, {}) for number in range(CAPACITY)]
 
@@ -167,7 +167,7 @@ def test_a_full_user_drops_the_oldest_event_of_one_time_by_its_id() -> None:
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
+def test_without_events_the_answer_is_the_shared_one(name: str) -> None:
     candidates = features_of(log(), CANDIDATES)
     scores = user_of(name).score(candidates)
     assert torch.equal(scores.basis, built(name).predictor.logits(candidates))
@@ -175,7 +175,7 @@ def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
     assert scores.parts.shape == (len(CANDIDATES), 0)
 
 
-def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate() -> None:
+def test_before_the_first_event_only_plus_has_a_deviation() -> None:
     candidates = features_of(log(), CANDIDATES)
     assert user_of("ridge").score(candidates).deviation is user_of("nearest").score(candidates).deviation is None
     plus, model = user_of("plus"), built("plus")
@@ -191,7 +191,7 @@ def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate(
     assert (after < before).all()
 
 
-def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_event_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     user = user_of("ridge")
     for number in range(CAPACITY):
         user.observe(f"e{number}", row(number), 1.0, float(number))
@@ -227,7 +227,7 @@ def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events()
             before = deviation / scale
 
 
-def test_an_event_moves_similar_candidates_its_own_way() -> None:
+def test_an_event_raises_or_lowers_similar_candidates_by_its_label() -> None:
     user = user_of("ridge")
     user.observe("liked", row(40), 1.0, 0.0)
     scores = user.score(row(40))

@@ -67,7 +67,7 @@ def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) ->
         assert size == 1 or np.ptp(logits) > 0.01
 
 
-def test_plus_keeps_its_items_ids(tmp_path: Path) -> None:
+def test_the_encoder_of_plus_keeps_the_ids_of_items(tmp_path: Path) -> None:
     model = built(log().features, predictor__kind="none", learner__kind="plus")
     assert isinstance(model.encoder, FactorEncoder)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_plus_keeps_its_items_ids(tmp_path: Path) -> None:
         assert np.array_equal(encoded[:, 0], rows.ids[:, column].numpy())
 
 
-def test_without_a_predictor_there_is_only_the_encoder_and_categories_weigh_one(tmp_path: Path) -> None:
+def test_without_a_predictor_there_is_only_the_encoder(tmp_path: Path) -> None:
     plain = FeatureMap(tuple(field for field in log().features.fields if field.kind == "categorical"), item="item")
     assert not plain.weighted
     model = built(plain, predictor__kind="none")

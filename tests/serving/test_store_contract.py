@@ -41,7 +41,7 @@ def ids(record: UserRecord) -> list[str]:
 
 
 class Remembered:
-    """The rules, without any file."""
+    """The rules of a store, in memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, list[Event]] = {}
@@ -130,7 +130,7 @@ SENT = st.lists(st.tuples(USERS, EVENTS), max_size=16, unique_by=lambda sent: (s
 @ANY
 @given(orders=SENT.flatmap(lambda sent: st.tuples(st.just(sent), st.permutations(sent))))
 def test_the_order_of_arrival_does_not_matter(place: Place, orders: tuple[list[tuple[str, Event]], ...]) -> None:
-    """And what is sent again is never added again."""
+    """And sending events again adds nothing."""
     kept = []
     for sent in orders:
         store = open_store(place(), capacity=CAPACITY)
@@ -144,7 +144,7 @@ def test_the_order_of_arrival_does_not_matter(place: Place, orders: tuple[list[t
     assert kept[0] == kept[1]
 
 
-def test_a_full_user_takes_what_is_not_before_all_by_time_and_id(store: EventStore) -> None:
+def test_a_full_user_refuses_events_older_than_all(store: EventStore) -> None:
     store.add([("ann", event(number, time=5.0)) for number in range(1, CAPACITY + 1)])
     sent = [("ann", event(8, time=4.9)), ("ann", event(0, time=5.0)), ("ann", event(9, time=5.0))]
     assert store.add(sent) == ["too old", "too old", "added"]
@@ -162,7 +162,7 @@ def test_no_user_is_taken_for_a_field_of_the_store(store: EventStore) -> None:
 
 
 def test_a_batch_has_a_bound(store: EventStore) -> None:
-    """Each event of another user: that is the most a store has to write at once."""
+    """Each event has its own user, which is the most that a store writes at once."""
     sent = [(f"user {number}", event(number)) for number in range(MAX_EVENTS + 1)]
     with pytest.raises(DataError, match=f"{MAX_EVENTS + 1} events is too large: send at most {MAX_EVENTS}"):
         store.add(sent)
@@ -171,7 +171,7 @@ def test_a_batch_has_a_bound(store: EventStore) -> None:
     assert store.users() == MAX_EVENTS
 
 
-def test_what_was_added_is_there_for_the_next_process(place: Place) -> None:
+def test_events_are_there_for_the_next_process(place: Place) -> None:
     url = place()
     first = open_store(url, capacity=CAPACITY)
     first.add([("ann", event(1, item="x", price=0.1, tags=["a", "b"]))])
@@ -212,8 +212,8 @@ def test_an_event_has_a_finite_time_and_label(wrong: float) -> None:
         event(1, label=wrong)
 
 
-def test_threads_lose_and_double_nothing(place: Place) -> None:
-    """Two threads send the same batches to the same two users while a third reads: each batch counts once, whole."""
+def test_threads_lose_and_repeat_nothing(place: Place) -> None:
+    """Two threads send the same batches while a third reads: each batch counts once, and as a whole."""
     store = open_store(place(), capacity=1000)
     outcomes: list[str] = []
     torn: list[UserRecord] = []
@@ -261,8 +261,8 @@ store.close()
 
 
 @pytest.mark.integration
-def test_processes_lose_and_double_nothing(place: Place) -> None:
-    """They also open the store at the same moment, and delete users while the other one writes."""
+def test_processes_lose_and_repeat_nothing(place: Place) -> None:
+    """They open the store at the same time, and delete users while the other one writes."""
     url, names = place(), ["one", "two"]
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, url, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -292,7 +292,7 @@ def test_a_plain_path_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host", "redsi://:secret@host", "sqlite:", "http://host/secret"])
-def test_an_unknown_place_is_answered_with_the_known_ones(url: str) -> None:
+def test_an_unknown_scheme_gets_the_list_of_known_ones(url: str) -> None:
     with pytest.raises(ConfigError, match=", ".join(f"{scheme}:" for scheme in STORES)) as raised:
         open_store(url, capacity=1)
     assert "secret" not in str(raised.value)
@@ -366,7 +366,7 @@ def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_redis_that_may_lose_events_is_taken_only_on_request(
+def test_redis_that_may_lose_events_is_used_only_on_request(
     tmp_path: Path, set_to: tuple[str, ...], missing: str
 ) -> None:
     with redis_process(tmp_path, *set_to) as process:
@@ -382,7 +382,7 @@ def test_redis_that_may_lose_events_is_taken_only_on_request(
 
 
 @pytest.mark.parametrize(("version", "taken"), [("6.2.14", False), ("7.0.0", True), ("10.1.0", True)])
-def test_redis_before_7_is_taken_only_on_request(
+def test_redis_before_7_is_used_only_on_request(
     server: RedisProcess, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
 ) -> None:
     monkeypatch.setattr(redis.Redis, "info", lambda *_: {"redis_version": version})
@@ -396,7 +396,7 @@ def test_redis_before_7_is_taken_only_on_request(
         open_store(server.url, capacity=1)
 
 
-def test_redis_that_hides_its_version_is_taken_only_on_request(tmp_path: Path) -> None:
+def test_redis_that_hides_its_version_is_used_only_on_request(tmp_path: Path) -> None:
     with redis_process(tmp_path, *DURABLE, 'rename-command INFO ""') as process:
         with pytest.raises(ConfigError, match=r"lose .* instead of an unknown one"):
             open_store(process.url, capacity=1)

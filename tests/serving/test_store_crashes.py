@@ -1,4 +1,4 @@
-"""Whatever is killed: what a store acknowledged is there, once, and what it deleted is gone from its files."""
+"""After any kill, acknowledged events are there once, and deleted events are gone from the files."""
 
 import contextlib
 import random
@@ -37,7 +37,7 @@ for number in range(int(first), 100_000):
 
 
 def batches_in(store: EventStore) -> int:
-    """How many batches there are; each is whole, there once and in its place."""
+    """The number of batches; each of them must be whole, there once, and in its place."""
     records = [store.read(name) for name in NAMES]
     (batches,) = {len(record.events) for record in records}
     for name, record in zip(NAMES, records, strict=True):
@@ -47,8 +47,8 @@ def batches_in(store: EventStore) -> int:
 
 
 def kill_again_and_again(url: str, kill_store: Callable[[], None], revive: Callable[[], None]) -> None:
-    """A client that sends what was not acknowledged once more, killed with its store or without it at any moment."""
-    chance = random.Random(4)  # the moments differ from run to run all the same
+    """A client that repeats what was not acknowledged is killed at random moments, with or without its store."""
+    chance = random.Random(4)  # the moments still differ from run to run
     acknowledged = 0
     for _ in range(KILLS):
         command = [sys.executable, "-c", WRITER, url, str(acknowledged), *NAMES]
@@ -82,7 +82,7 @@ def test_a_killed_writer_or_server_loses_nothing_in_redis(victim: str) -> None:
 
 
 def filled(path: Path, chance: random.Random, users: int) -> SqliteStore:
-    """Events that come in any order and push others out, so that rows move from page to page."""
+    """A store whose events arrive in any order and push others out, so that rows move from page to page."""
     store = SqliteStore(str(path), capacity=20)
     for batch in range(30):
         added = []
@@ -115,7 +115,7 @@ def words_left(folder: Path, words: list[bytes]) -> list[bytes]:
 def test_nothing_of_a_deleted_user_is_left_in_the_files(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     store = filled(tmp_path / "store.db", chance, users=60)
-    other = SqliteStore(str(tmp_path / "store.db"), capacity=20)  # another worker that looks on
+    other = SqliteStore(str(tmp_path / "store.db"), capacity=20)  # another worker that reads
     for user in chance.sample(range(60), 20):
         assert other.version(f"user {user:03}.")
         assert all(word in bytes_in(tmp_path) for word in words_of(user))
