@@ -21,7 +21,6 @@ from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import Rows
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.metrics import auc
-from resus.evaluation.own_model import check_own_model, warn_of_own_model
 from resus.files import read_json, write_json, write_text
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.personalizer import Personalizer
@@ -34,6 +33,7 @@ from resus.tensor_files import load_tensors, save_tensors
 from resus.training.basis import fill_logits, open_logits
 from resus.training.crew import Alone, Crew
 from resus.training.loop import Keeper, Schedule
+from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.shares import users_of
 from resus.training.stages.factorize import factorize
 from resus.training.stages.metatrain import metatrain
