@@ -8,7 +8,7 @@ from resus.baselines import BASELINES
 from resus.baselines.base import LazyMethod, MethodSpec, Task, find_methods
 from resus.baselines.shelf import shared_predictor
 from resus.baselines.user_bias import UserBias
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError

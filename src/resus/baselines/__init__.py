@@ -9,13 +9,13 @@ from resus.baselines.base import MethodSpec
 from resus.baselines.history_trees import HistoryTrees
 from resus.baselines.shared_model import SharedModel
 from resus.baselines.user_bias import UserBias
-from resus.config.settings import PREDICTOR_NAMES
+from resus.model.predictors import PREDICTORS
 
 BASELINES: dict[str, MethodSpec] = {
     **{
-        kind: MethodSpec(label, partial(SharedModel, predictor=kind), predictor=kind)
-        for kind, label in PREDICTOR_NAMES.items()
-        if kind != "none"
+        kind: MethodSpec(settings.title, partial(SharedModel, predictor=kind), predictor=kind)
+        for kind, settings in PREDICTORS.items()
+        if settings.trainable
     },
     "user-bias": MethodSpec("user bias", UserBias, predictor="deepfm"),
     "history-trees": MethodSpec("LightGBM with history", HistoryTrees, predictor="deepfm"),

@@ -49,7 +49,7 @@ def command(
 
     Each finished cell (data set, method, seed) is one line of cells.jsonl. The same command runs only missing cells.
     """
-    from resus.config.settings import parse_assignments, resolve
+    from resus.config.resolve import parse_assignments, resolve
     from resus.paper.questions import chosen_questions
 
     questions = chosen_questions(question)

@@ -13,7 +13,8 @@ from torch.nn import functional
 from two_tastes import auc_on_test_users, task_of_two_tastes
 
 from resus.baselines.base import Task
-from resus.config.settings import NetworkConfig, resolve
+from resus.config.resolve import resolve
+from resus.model.encoders.settings import DeepFMSettings
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -24,7 +25,7 @@ from resus.paper.rivals.episodic import field_embedding
 from resus.paper.rivals.meta_embedding import Generator, MetaEmbedding, UserDeepFM
 
 RATE, COLD_WEIGHT = 3.0, 0.3
-SHAPE = NetworkConfig(embedding_dim=3, embedding_std=1.0)
+SHAPE = DeepFMSettings(embedding_dim=3, embedding_std=1.0)
 
 
 @cache

@@ -10,7 +10,8 @@ import torch
 from resus.arrays import Floats
 from resus.baselines.base import Method, Task
 from resus.baselines.shelf import shared_predictor
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.population import ScoredQueries, staged_results

@@ -6,11 +6,8 @@ from typing import Any
 
 from resus.baselines import BASELINES
 from resus.baselines.base import MethodSpec
-from resus.config.settings import PREDICTOR_NAMES
-from resus.model.learners.base import Learner
-from resus.model.learners.nearest.learner import NearestLearner
-from resus.model.learners.plus.learner import PlusLearner
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners import LEARNERS
+from resus.model.predictors import PREDICTORS
 from resus.paper.questions import ARCHITECTURES, BOOSTED, resus_on
 from resus.paper.rivals.boosted_supports import BoostedSupports
 from resus.paper.rivals.jtcn import JTCN
@@ -21,11 +18,7 @@ from resus.paper.rivals.meta_embedding import MetaEmbedding
 from resus.paper.rivals.nlba import NLBA
 from resus.paper.rivals.residual import Residual
 
-LEARNERS: dict[str, tuple[str, str, type[Learner]]] = {  # label, kind, class
-    "nn": ("RESUS-NN", "nearest", NearestLearner),
-    "rr": ("RESUS-RR", "ridge", RidgeLearner),
-    "plus": ("RESUS+", "plus", PlusLearner),
-}
+NAMES = {"nn": "nearest", "rr": "ridge", "plus": "plus"}  # as methods of the paper are called → kind of the learner
 WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting changed
     "folds": ("without cross-fitting", {"training.folds": 1}),
     "evidence": ("without evidence", {"encoder.refine": False}),
@@ -37,14 +30,18 @@ WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting ch
 
 
 def _resus(name: str, kind: str = "deepfm", words: str = "", **changes: Any) -> MethodSpec:
-    label, learner, made = LEARNERS[name]
-    words = words or ("" if kind == "deepfm" else f"({PREDICTOR_NAMES[kind]})")
-    build = partial(Residual, learner=learner, predictor=kind, changes=changes)
-    return MethodSpec(f"{label} {words}".rstrip(), build, predictor=kind, tuned_on_validation=made.has_posterior)
+    learner = LEARNERS[NAMES[name]]
+    words = words or ("" if kind == "deepfm" else f"({PREDICTORS[kind].title})")
+    return MethodSpec(
+        f"{learner.model_name(shared=True)} {words}".rstrip(),
+        partial(Residual, learner=NAMES[name], predictor=kind, changes=changes),
+        predictor=kind,
+        tuned_on_validation=learner.uses_validation_users,
+    )
 
 
 RIVALS: dict[str, MethodSpec] = {
-    **{resus_on(name, kind): _resus(name, kind) for kind in ARCHITECTURES for name in LEARNERS},
+    **{resus_on(name, kind): _resus(name, kind) for kind in ARCHITECTURES for name in NAMES},
     **{
         f"resus-plus-without-{part}": _resus("plus", words=words, **changes)
         for part, (words, changes) in WITHOUT.items()
@@ -54,7 +51,7 @@ RIVALS: dict[str, MethodSpec] = {
     "mus": MethodSpec("MUS", partial(Residual, learner="nearest", predictor="none")),
     **{
         f"boosted-{kind}": MethodSpec(
-            f"{PREDICTOR_NAMES[kind]} (boosting)", partial(BoostedSupports, predictor=kind), predictor=kind
+            f"{PREDICTORS[kind].title} (boosting)", partial(BoostedSupports, predictor=kind), predictor=kind
         )
         for kind in BOOSTED
     },

@@ -11,16 +11,16 @@ from torch.nn import functional
 
 from resus.arrays import Floats, Integers
 from resus.baselines.base import Task
-from resus.config.settings import NetworkConfig
+from resus.checking import Settings
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers, Tile
 from resus.episodes.tensors import Features, features_of, labels_of
 from resus.history import History
-from resus.model.build import build_network
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.settings import DeepFMSettings, EmbeddingSettings
 from resus.training.loop import Schedule, run_stage
 
 SCORING_ROWS = 4096
@@ -116,13 +116,14 @@ class PrefixMethod(EpisodicMethod):
         return logits
 
 
-def deepfm(shape: NetworkConfig, features: FeatureMap) -> DeepFM:
-    network = build_network("deepfm", shape, features)
+def deepfm(settings: Settings, features: FeatureMap) -> DeepFM:
+    """A DeepFM with the shape that an encoder or predictor has in the settings."""
+    network = DeepFMSettings.sharing(settings).build_encoder(features)
     assert isinstance(network, DeepFM)
     return network
 
 
-def field_embedding(shape: NetworkConfig, features: FeatureMap) -> FieldEmbedding:
+def field_embedding(shape: EmbeddingSettings, features: FeatureMap) -> FieldEmbedding:
     """An embedding in which a value never seen in training starts at zero."""
     embedding = FieldEmbedding(features.n_ids, features.column_counts, shape.embedding_dim, std=shape.embedding_std)
     with torch.no_grad():

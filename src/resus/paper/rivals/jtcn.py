@@ -16,6 +16,7 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import Tile
 from resus.episodes.tensors import Features
 from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.settings import DeepFMSettings
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import PrefixMethod, PrefixNetwork, field_embedding
 
@@ -128,7 +129,7 @@ class JTCN(PrefixMethod):
         self.iterations = iterations
 
     def build(self, task: Task) -> CapsuleDeepFM:
-        shape = task.config.predictor
+        shape = DeepFMSettings.sharing(task.config.predictor)
         return CapsuleDeepFM(
             field_embedding(shape, task.log.features),
             user_fields(task.log, task.split.train),

@@ -16,6 +16,8 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.settings import DeepFMSettings
+from resus.model.predictors.settings import GradientSettings
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import EpisodicMethod, field_embedding
 from resus.randomness import Purpose, generator
@@ -84,7 +86,7 @@ class MetaEmbedding(EpisodicMethod):
 
     def build(self, task: Task) -> Generator:
         """The generator; the base model is built along with it."""
-        shape = task.config.predictor
+        shape = DeepFMSettings.sharing(task.config.predictor)
         self.base = UserDeepFM(
             field_embedding(shape, task.log.features),
             len(task.split.train),
@@ -113,7 +115,7 @@ class MetaEmbedding(EpisodicMethod):
 
     def _pretrain(self, task: Task) -> History:
         """Train the base model on the rows of the training users, each with the vector of its user."""
-        log, base, chosen = task.log, self.base, task.config.predictor
+        log, base, chosen = task.log, self.base, GradientSettings.sharing(task.config.predictor)
         rows = log.rows_of(task.split.train)
         number = np.full(log.n_rows, -1)
         number[rows] = np.repeat(np.arange(len(task.split.train)), log.lengths[task.split.train])

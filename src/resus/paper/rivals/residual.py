@@ -1,16 +1,18 @@
 """RESUS with any learner, and MUS, as methods of a comparison."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from resus.arrays import Floats
 from resus.baselines.base import Task
 from resus.baselines.shelf import shared_logits, shared_predictor
-from resus.config.settings import LEARNERS, Architecture
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.history import History
+from resus.model.encoders import ENCODERS
+from resus.model.learners import LEARNERS
+from resus.model.predictors import PREDICTORS
 from resus.model.personalizer import Personalizer
 from resus.training.run import TrainedPredictor
 from resus.training.train import train
@@ -32,10 +34,9 @@ class Residual:
     ) -> None:
         self.settings = {
             "predictor.kind": predictor,
-            "predictor.column": "",
-            "predictor.pretrain": pretrain,
-            "encoder.kind": predictor if predictor in get_args(Architecture) else "deepfm",
-            **LEARNERS.get(learner, {}),
+            **({"predictor.pretrain": pretrain} if PREDICTORS.is_architecture(predictor) else {}),
+            "encoder.kind": predictor if predictor in ENCODERS else "deepfm",
+            **LEARNERS[learner].presets("paper"),
             "learner.kind": learner,
             **(changes or {}),
         }
@@ -45,7 +46,7 @@ class Residual:
         config = task.config.changed(self.settings)
         given = None
         logits, folds = shared_logits(task, config)
-        if config.predictor.pretrain and config.predictor.kind != "none":
+        if not (config.predictor.joint or config.predictor.absent):
             given = TrainedPredictor(*shared_predictor(task, config.predictor.kind), logits)
         trained = train(config, task.log, folder=task.folder, resume=True, given=given, progress=task.progress)
         self.model = trained.model
