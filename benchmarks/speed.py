@@ -45,7 +45,7 @@ from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress
 from resus.training.loop import Schedule
 from resus.training.run import METRICS
-from resus.training.stages.episodes import metatrain
+from resus.training.stages.episodes import fit_on_episodes
 from resus.training.stages.predictor import fit_network
 
 FIGURES = Path("benchmarks/speed.json")
@@ -171,7 +171,7 @@ class Bench:
         basis = np.full(self.log.n_rows, np.nan, dtype=np.float32)
         basis[rows] = predictor.logits_of_rows(self.log, rows)
         return partial(
-            metatrain,
+            fit_on_episodes,
             model,
             basis,
             self.log,
