@@ -17,10 +17,9 @@ from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.evaluate import ComparedModel, Part, evaluate
-from resus.evaluation.gains import DRAWS
-from resus.evaluation.results import Results
-from resus.evaluation.warm_up import PrefixScores, warm_up
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.intervals import DRAWS
+from resus.evaluation.results import Results, WarmUp
+from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.history import History
@@ -203,7 +202,7 @@ class Resus:
         log: Any,
         *,
         up_to: int = 300,
-        rivals: Mapping[str, PrefixScores] | None = None,
+        rivals: Mapping[str, Rival] | None = None,
         part: Part = "test",
         progress: Progress = silent,
     ) -> WarmUp:

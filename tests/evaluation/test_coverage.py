@@ -14,10 +14,9 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.coverage import REACH, coverage_of
 from resus.evaluation.evaluate import ComparedModel, evaluate
-from resus.evaluation.gains import FEWEST_DRAWS
+from resus.evaluation.intervals import FEWEST_DRAWS
+from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
-from resus.evaluation.staged import ScoredQueries
-from resus.files import read_json, write_json
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
@@ -144,7 +143,7 @@ def test_without_draws_no_interval_is_asked_for(log: InteractionLog, config: Con
 
     results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=0, progress=tell)
     assert (results.coverage, results.gains) == (None, None)
-    assert results.posteriors == ["RESUS+"]
+    assert results.tuned_on_validation == ["RESUS+"]
     assert not [task for task in tasks if "coverage" in task or "gains" in task]
 
 
@@ -193,14 +192,10 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
         assert stage.coins < 0.75
 
 
-def test_coverage_comes_back_from_its_file_and_an_older_file_has_none(
+def test_coverage_comes_back_from_its_file(
     log: InteractionLog, config: Config, split: UserSplit, tmp_path: Path
 ) -> None:
     model = untrained(config, log)
     results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=FEWEST_DRAWS)
     results.write(tmp_path / "results.json")
     assert Results.read(tmp_path / "results.json") == results
-    older = read_json(tmp_path / "results.json")
-    del older["coverage"]
-    write_json(tmp_path / "older.json", older)
-    assert Results.read(tmp_path / "older.json") == results.model_copy(update={"coverage": None})

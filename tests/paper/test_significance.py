@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import drawn_users, paired_bootstrap
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.intervals import drawn_users, paired_bootstrap
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.paper import significance
 from resus.paper.cells.cells import Cell, Seconds, scores_path
 from resus.paper.comparisons import COMPARISONS, Comparison, read_comparisons

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from resus.arrays import Floats
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.evaluation.coverage import LEVEL, coverage_of
-from resus.evaluation.gains import DRAWS, check_draws, gains_over
+from resus.evaluation.intervals import DRAWS, check_draws, gains_over
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Coverage, LogFacts, Results
-from resus.evaluation.staged import ScoredQueries, staged_results
 from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
 
@@ -42,10 +42,10 @@ def evaluate(
     draws: int = DRAWS,
     progress: Progress = silent,
 ) -> Results:
-    """Results of each model and of its Ψ, by name: by name.
+    """Results of each model and of its predictor, by name.
 
-    RelaImpr and gains are over `base`, by default the first Ψ, or the first model where there is no Ψ. As many draws of
-    users as `draws` says tell how sure the gains are; 0 leaves out the gains, and the coverage of posteriors.
+    Models are compared with `base`: by default the first Ψ, or the first model if none has a Ψ. `draws` is the number
+    of draws of users for the intervals of the gains. With 0 there are no gains, and no coverage of posteriors.
     """
     check_draws(draws)
     names = [compared.predictor for compared in models.values() if compared.predictor is not None]
@@ -76,7 +76,7 @@ def evaluate(
         models=measured,
         gains=gains,
         coverage=_coverage(models, config, log, ordered, scored, progress) if draws else None,
-        posteriors=posteriors_among(models),
+        tuned_on_validation=posteriors_among(models),
     )
 
 
@@ -88,7 +88,7 @@ def scored_models(
     *,
     progress: Progress = silent,
 ) -> ScoredQueries:
-    """Each model's logits at every size, those of its Ψ, and in a planted world those of the truth."""
+    """The logits of each model at every size, of its Ψ, and of the truth in a planted world."""
     scored = ScoredQueries(
         labels=log.labels[ordered.rows],
         users=np.repeat(ordered.users, ordered.lengths),
@@ -110,7 +110,7 @@ def scored_models(
 
 
 def posteriors_among(models: Mapping[str, ComparedModel]) -> list[str]:
-    """The models that say how sure they are; their scales were learned from validation users."""
+    """The models that give intervals; they learned their scales from validation users."""
     return [name for name, compared in models.items() if compared.model.learner.has_posterior]
 
 
@@ -131,7 +131,7 @@ def _coverage(
     return Coverage(level=LEVEL, models=found) if found else None
 
 
-def _logit(probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _logit(probability: Floats) -> Floats:
     wide = probability.astype(np.float64).clip(1e-7, 1 - 1e-7)
-    logits: npt.NDArray[np.float64] = np.log(wide) - np.log1p(-wide)
-    return logits.astype(np.float32)
+    logits: Floats = (np.log(wide) - np.log1p(-wide)).astype(np.float32)
+    return logits

@@ -16,13 +16,13 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.evaluation.own_model import check_own_model, warn_of_own_model
 from resus.files import read_json, write_json, write_text
 from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.training.checkpoint import Checkpoint
 from resus.training.loop import Schedule
+from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.validation import Validation
 from resus.training.workers import OneWorker, Workers
 

@@ -15,7 +15,7 @@ from resus.baselines.shared_predictor import shared_predictor
 from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.history import EpochRecord, History
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.cells import Cell, Epoch, Key, NoiseLevel, Seconds, add_cell, scores_path

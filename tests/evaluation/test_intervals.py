@@ -1,27 +1,26 @@
-"""Weighted metrics against the plain ones on repeated rows, and the bootstrap against one that copies rows."""
+"""Resampled metrics against plain ones on repeated rows; bootstrap and gains against a loop that copies rows."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.errors import DataError
-from resus.evaluation.bootstrap import (
-    Counts,
+from resus.arrays import Floats, Integers
+from resus.errors import ConfigError, DataError
+from resus.evaluation.intervals import (
+    FEWEST_DRAWS,
+    MOST_DRAWS,
     Differences,
+    check_draws,
     drawn_users,
+    gains_over,
     paired_bootstrap,
-    resampled_auc,
-    resampled_gauc,
-    resampled_logloss,
     stage_draws,
 )
-from resus.evaluation.metrics import auc, gauc, logloss
-from resus.evaluation.staged import ScoredQueries, staged_results
-
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
+from resus.evaluation.metrics import Counts, auc, gauc, logloss, resampled_auc, resampled_gauc, resampled_logloss
+from resus.evaluation.population import ScoredQueries, staged_results
+from resus.evaluation.results import Gain, Gains
+from resus.randomness import Purpose, generator
 
 SIZES = (0, 1, 2, 4)
 STAGES = {"I": [1, 2], "II": [4]}
@@ -66,6 +65,32 @@ def scored_queries(lengths: list[int], *, decimals: int = 1, seed: int = 0) -> S
     )
 
 
+def tasted(lengths: list[int], *, clicks: float = 0.5, seed: int = 0) -> ScoredQueries:
+    """A model that learns the taste of a user, a base and a noise that know nothing; few distinct scores, so ties."""
+    rng = np.random.default_rng(seed)
+    users = np.repeat(np.arange(len(lengths)), lengths)
+    labels = rng.random(len(users)) < clicks
+    taste = labels + rng.normal(0, 1, len(users))
+    item = rng.normal(0, 1, len(users))
+    logits = {
+        "base": item[:, None],
+        "model": item[:, None] + taste[:, None] * np.array(SIZES) / 4,
+        "noise": rng.normal(0, 1, (len(users), len(SIZES))),
+    }
+    return ScoredQueries(
+        labels=labels.astype(np.float32),
+        users=users,
+        positions=np.concatenate([np.arange(length) for length in lengths]),
+        sizes=SIZES,
+        logits={name: values.round(1).astype(np.float32) for name, values in logits.items()},
+    )
+
+
+def found_gains(scored: ScoredQueries, *, draws: int = 60, seed: int = 3) -> Gains:
+    measured = staged_results(scored, stages=STAGES, base="base")
+    return gains_over("base", scored, measured, stages=STAGES, draws=draws, seed=seed)
+
+
 def drawn(users: int, replicates: int) -> Counts:
     return drawn_users(users, replicates, np.random.default_rng(5))
 
@@ -84,13 +109,11 @@ def by_copying_rows(scored: ScoredQueries, weights: Counts) -> dict[tuple[str, s
         for k in members:
             asked = scored.positions[rows] >= k
             queries, users = rows[asked], copies[asked]
-            logits = [scored.logits_at(name, SIZES.index(k), queries) for name in ("model", "base")]
-            aucs = [auc(scored.labels[queries], of) for of in logits]
-            gaucs = [gauc(scored.labels[queries], of, users).value for of in logits]
-            losses = [logloss(scored.labels[queries], of) for of in logits]
-            values["auc"].append(aucs[0] - aucs[1])
-            values["gauc"].append(gaucs[0] - gaucs[1])
-            values["logloss"].append(losses[0] - losses[1])
+            ours, theirs = (scored.logits_at(name, SIZES.index(k), queries) for name in ("model", "base"))
+            labels = scored.labels[queries]
+            values["auc"].append(auc(labels, ours) - auc(labels, theirs))
+            values["gauc"].append(gauc(labels, ours, users) - gauc(labels, theirs, users))
+            values["logloss"].append(logloss(labels, ours) - logloss(labels, theirs))
         for metric, of_sizes in values.items():
             present = [value for value in of_sizes if not np.isnan(value)]
             found[stage, metric] = float(np.mean(present)) if present else float("nan")
@@ -103,7 +126,7 @@ def test_users_counted_once_give_the_plain_metrics(rows: list[tuple[int, bool, f
     labels, scores, users = arrays(rows)
     once = np.ones((1, USERS), dtype=np.uint16)
     assert resampled_auc(labels, scores, users, once)[0] == pytest.approx(auc(labels, scores), abs=1e-12, nan_ok=True)
-    expected = gauc(labels, scores, users).value
+    expected = gauc(labels, scores, users)
     assert resampled_gauc(labels, scores, users, once)[0] == pytest.approx(expected, abs=1e-12, nan_ok=True)
     assert resampled_logloss(labels, scores, users, once)[0] == pytest.approx(logloss(labels, scores), abs=1e-12)
 
@@ -119,7 +142,7 @@ def test_a_weight_is_that_many_copies_of_the_user(rows: list[tuple[int, bool, fl
         again, copies = copied(users, weight)
         expected = auc(labels[again], scores[again])
         assert pooled[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
-        expected = gauc(labels[again], scores[again], copies).value
+        expected = gauc(labels[again], scores[again], copies)
         assert within[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
         expected = logloss(labels[again], scores[again])
         assert losses[draw] == pytest.approx(expected, abs=1e-12, nan_ok=True)
@@ -224,3 +247,81 @@ def test_a_query_without_a_score_is_refused_with_its_model_and_size() -> None:
     scored.logits["model"][5, 2] = np.nan
     with pytest.raises(DataError, match="model gives row 5 the logit nan at support size 2"):
         compared(scored, "model", "base", drawn(2, 1))
+
+
+@pytest.mark.parametrize("clicks", [0.5, 0.04])  # with few clicks, many draws and users have one class only
+def test_gains_hold_the_middle_of_draws_that_copy_rows(clicks: float) -> None:
+    scored = tasted([5, 6, 7] * 5, clicks=clicks, seed=1)
+    gains = found_gains(scored).models["model"]
+    measured = staged_results(scored, stages=STAGES, base="base")
+    draws = [by_copying_rows(scored, drawn) for drawn in drawn_users(15, 60, generator(Purpose.BOOTSTRAP, 3))]
+    absent = 0
+    for stage, metric in draws[0]:
+        gain = gains[stage].metrics[metric]
+        present = [value for draw in draws if not np.isnan(value := draw[stage, metric])]
+        absent += len(draws) - len(present)
+        assert gain.draws == len(present)
+        ours, base = (measured[model].stages[stage].metrics[metric] for model in ("model", "base"))
+        assert gain.difference == (None if ours is None or base is None else pytest.approx(ours - base, abs=1e-9))
+        if gain.low is not None:
+            assert (gain.low, gain.high) == pytest.approx(np.quantile(present, [0.025, 0.975]), abs=1e-6)
+    assert (absent > 0) == (clicks < 0.5)
+    assert gains["I"].auc.low is not None
+
+
+def test_the_draws_follow_the_seed_alone() -> None:
+    scored = tasted([4, 6] * 10)
+    assert found_gains(scored) == found_gains(scored)
+    assert found_gains(scored, seed=4) != found_gains(scored)
+    # another model beside it changes nothing, since all are measured on the same draws
+    alone = {name: logits for name, logits in scored.logits.items() if name != "noise"}
+    fewer = ScoredQueries(scored.labels, scored.users, scored.positions, scored.sizes, alone)
+    assert found_gains(fewer).models["model"] == found_gains(scored).models["model"]
+
+
+def test_a_model_that_learns_has_a_certain_gain_and_an_equal_one_has_none() -> None:
+    scored = tasted([12] * 80)
+    scored.logits["twin"] = scored.logits["base"]
+    gains = found_gains(scored)
+    assert set(gains.models) == {"model", "noise", "twin"}
+    for stage in STAGES:
+        assert gains.models["model"][stage].auc.is_certain
+        assert gains.models["model"][stage].auc.low > 0  # type: ignore[operator]
+        for metric in METRICS:
+            twin = gains.models["twin"][stage].metrics[metric]
+            assert (twin.difference, twin.low, twin.high, twin.is_certain) == (0, 0, 0, False)
+    assert not gains.models["noise"]["I"].logloss.is_certain
+
+
+def test_few_users_have_a_difference_and_no_interval() -> None:
+    """Nine users have a query at the last size: their differences would look more certain than they are."""
+    gains = found_gains(tasted([3] * 30 + [9] * 9))
+    assert gains.models["model"]["I"].auc.low is not None
+    late = gains.models["model"]["II"].auc
+    assert late.difference is not None
+    assert (late.low, late.high, late.is_certain) == (None, None, False)
+
+
+def test_labels_of_one_class_have_a_logloss_only() -> None:
+    gains = found_gains(tasted([5] * 12, clicks=0)).models["model"]["I"]
+    assert gains.auc == gains.gauc == Gain(difference=None, low=None, high=None, draws=0)
+    assert gains.logloss.low is not None
+
+
+def test_a_stage_without_queries_has_no_gain() -> None:
+    gains = found_gains(tasted([3] * 12)).models["model"]["II"]
+    assert gains.auc == gains.gauc == gains.logloss == Gain(difference=None, low=None, high=None, draws=0)
+
+
+@pytest.mark.parametrize("draws", [-1, 1, FEWEST_DRAWS - 1])
+def test_too_few_draws_are_refused(draws: int) -> None:
+    with pytest.raises(ConfigError, match=rf"{draws} draws .* 40, or 0"):
+        check_draws(draws)
+    check_draws(0)
+    check_draws(FEWEST_DRAWS)
+
+
+def test_too_many_draws_are_refused() -> None:
+    check_draws(MOST_DRAWS)
+    with pytest.raises(ConfigError, match=r"100,001 draws .* 100,000"):
+        check_draws(MOST_DRAWS + 1)

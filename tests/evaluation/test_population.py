@@ -1,4 +1,4 @@
-"""Staged results against a plain loop over sizes, and the file they are kept in."""
+"""Results by size and stage against a plain loop over sizes, and the file they are kept in."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
 from resus.errors import ArtifactError, ConfigError, DataError
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import LogFacts, Results, SizeMetrics
-from resus.evaluation.staged import ScoredQueries, staged_results
 
 SIZES = (0, 1, 2, 4, 6)
 STAGES = {"I": [1, 2], "II": [4, 6]}
