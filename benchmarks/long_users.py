@@ -13,6 +13,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.model.build import build_personalizer
 from resus.serving.live.user import LiveUser
+from resus.serving.store import Event
 
 EVENTS = (10, 30, 100, 300, 1000, 3000)
 CANDIDATES, REPEATS = 100, 30
@@ -49,7 +50,7 @@ def main() -> None:
         for events in EVENTS:
             user = live_user(learner, log)
             rows = np.arange(events)
-            history = [(f"e{row:05}", float(row % 3 == 0), float(row)) for row in rows]
+            history = [Event(f"e{row:05}", float(row), float(row % 3 == 0), {}) for row in rows]
             user.start_from(history, features_of(log, rows))
             found.append(statistics.median(milliseconds(user, log)))
         print(f"{name:<9}" + "".join(f"{value:>9.1f}" for value in found), flush=True)

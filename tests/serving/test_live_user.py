@@ -1,15 +1,19 @@
 """After any sequence of events, corrections and deletions, online scores are offline scores on the same support."""
 
+import contextlib
 from functools import cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted_models import TINY, events, log_of
+from planted_models import KEEP, TINY, events, log_of
+from service_fixtures import Place
 
+from resus import TableSchema, build_log
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
@@ -19,7 +23,9 @@ from resus.model.build import build_personalizer
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.personalizer import Personalizer
+from resus.serving.catalogue.raw_values import raw_values
 from resus.serving.live.user import LiveUser
+from resus.serving.store import Event, open_store
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "ridge": {"learner.kind": "ridge"},
@@ -29,7 +35,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "plus": {"learner.kind": "plus", "encoder.embedding_dim": 3},
     "plus, many events": {"learner.kind": "plus", "encoder.embedding_dim": 1},
 }
-CAPACITY = 8  # above the six of the training, so that larger supports than seen are met
+CAPACITY = 8  # more than the six events of the training
 CANDIDATES = np.arange(40, 47)
 
 
@@ -59,7 +65,7 @@ def row(number: int) -> Features:
 
 @torch.no_grad()
 def offline(name: str, support: dict[int, float]) -> torch.Tensor:
-    """The model on rows with labels as support, as training and evaluation score them."""
+    """Scores as in training and evaluation, with labelled rows as support."""
     model = built(name)
     rows = np.concatenate([np.array(list(support), dtype=np.int64), CANDIDATES])
     batch = EpisodeBatch(rows, np.array([len(rows)]), np.array([len(support)]))
@@ -69,7 +75,7 @@ def offline(name: str, support: dict[int, float]) -> torch.Tensor:
 
 
 class Remembered:
-    """What a user's support must be, by the rules and without any algebra."""
+    """The events that must count, by the rules and without any algebra."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[float, str, int, float]] = []  # time, id, row, label
@@ -118,19 +124,50 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
     torch.testing.assert_close(scores.parts.sum(dim=1), scores.residual, rtol=1e-4, atol=1e-5)
 
 
-def test_events_of_one_time_are_in_the_order_of_their_ids_whatever_order_they_came_in() -> None:
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.permutations(range(CAPACITY)), times=st.lists(st.integers(0, 3), min_size=CAPACITY, max_size=CAPACITY))
+def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sent: list[int], times: list[int]) -> None:
+    """By time, then by id, whatever order they arrive in. A log has no ids; its rows are given in the order of ids."""
+    expected = [f"e{number}" for number in sorted(range(CAPACITY), key=lambda number: (times[number], number))]
+    made = [Event(f"e{number}", float(times[number]), 1.0, {}) for number in range(CAPACITY)]
+
+    table = pl.DataFrame(
+        {
+            "user": 1,
+            "item": [event.id for event in made],
+            "time": times,
+            "click": [number % 2 for number in range(CAPACITY)],
+        }
+    )
+    offline = build_log(table, TableSchema(user="user", item="item", time="time", label="click"), KEEP)
+    assert [raw_values(offline.features, ids, None)["item"] for ids in offline.ids] == expected
+
+    live = user_of("ridge")
+    for number in sent:
+        live.observe(made[number].id, row(number), made[number].label, made[number].time)
+    assert list(live.events) == expected
+
+    with contextlib.closing(open_store(place(), capacity=CAPACITY)) as store:
+        store.add([("u", made[number]) for number in sent])
+        assert [event.id for event in store.read("u").events] == expected
+    assert [event.id for event in sorted(made, key=lambda event: event.moment)] == expected
+
+
+def test_a_full_user_drops_the_oldest_event_of_one_time_by_its_id() -> None:
     one, other = user_of("ridge"), user_of("ridge")
     for number in range(CAPACITY + 2):
         one.observe(f"e{number:02}", row(number), 1.0, 0.0)
         other.observe(f"e{CAPACITY + 1 - number:02}", row(CAPACITY + 1 - number), 1.0, 0.0)
     started = user_of("ridge")
-    started.start_from([(event, 1.0, 0.0) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2)))
+    started.start_from(
+        [Event(event, 0.0, 1.0, {}) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2))
+    )
     started.observe("e00", row(0), 1.0, 0.0)
     assert one.events == other.events == started.events == tuple(f"e{number:02}" for number in range(2, CAPACITY + 2))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
+def test_without_events_the_answer_is_the_shared_one(name: str) -> None:
     candidates = features_of(log(), CANDIDATES)
     scores = user_of(name).score(candidates)
     assert torch.equal(scores.basis, built(name).predictor.logits(candidates))
@@ -138,7 +175,7 @@ def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
     assert scores.parts.shape == (len(CANDIDATES), 0)
 
 
-def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate() -> None:
+def test_before_the_first_event_only_plus_has_a_deviation() -> None:
     candidates = features_of(log(), CANDIDATES)
     assert user_of("ridge").score(candidates).deviation is user_of("nearest").score(candidates).deviation is None
     plus, model = user_of("plus"), built("plus")
@@ -154,7 +191,7 @@ def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate(
     assert (after < before).all()
 
 
-def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_event_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     user = user_of("ridge")
     for number in range(CAPACITY):
         user.observe(f"e{number}", row(number), 1.0, float(number))
@@ -190,7 +227,7 @@ def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events()
             before = deviation / scale
 
 
-def test_an_event_moves_similar_candidates_its_own_way() -> None:
+def test_an_event_raises_or_lowers_similar_candidates_by_its_label() -> None:
     user = user_of("ridge")
     user.observe("liked", row(40), 1.0, 0.0)
     scores = user.score(row(40))

@@ -42,7 +42,7 @@ def evaluate(
     draws: int = DRAWS,
     progress: Progress = silent,
 ) -> Results:
-    """Results of each model and of its predictor, by name.
+    """Results of each model and of its Ψ, by name.
 
     Models are compared with `base`: by default the first Ψ, or the first model if none has a Ψ. `draws` is the number
     of draws of users for the intervals of the gains. With 0 there are no gains, and no coverage of posteriors.

@@ -1,9 +1,8 @@
 """LightGBM (Ke et al. 2017), the paper's sixth predictor."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightgbm
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -14,6 +13,9 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
 from resus.errors import ArtifactError
 from resus.model.predictors.base import Predictor
+
+if TYPE_CHECKING:
+    import lightgbm  # at run time only where it is used: it imports scikit-learn, SciPy and pandas
 
 WIDEST_MULTI_HOT = 128
 
@@ -41,6 +43,8 @@ class GradientBoosting(Predictor):
         threads: int,
     ) -> float:
         """Boost until the validation AUC no longer grows; return it."""
+        import lightgbm
+
         columns = self._columns()
         parameters: dict[str, Any] = {
             "objective": "binary",
@@ -85,6 +89,8 @@ class GradientBoosting(Predictor):
         return {"predictor.txt": self.state_dict()["booster"].numpy().tobytes()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        import lightgbm
+
         try:
             text = state_dict["booster"].numpy().tobytes().decode()
             if "\nend of trees\n" not in text:  # LightGBM kills the process on truncated trees

@@ -1,4 +1,4 @@
-"""Ψ and Φ as ONNX files, so that services without Python score the same rows."""
+"""Ψ and Φ as ONNX files, so that other runtimes can score the same rows."""
 
 import contextlib
 import importlib.util
@@ -16,12 +16,11 @@ from resus.errors import ConfigError
 from resus.model.personalizer import Personalizer
 
 PREDICTOR = "predictor.onnx"
-TREES = "predictor.txt"
 ENCODER = "encoder.onnx"
 
 
 class _OfTensors(nn.Module):
-    """A network that takes ids and weights apart, as ONNX does."""
+    """A network that takes ids and weights as two tensors, as ONNX does."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -32,9 +31,9 @@ class _OfTensors(nn.Module):
 
 
 def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> list[str]:
-    """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`); name the files.
+    """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`).
 
-    A predictor that is no network writes files of its own, if it has any.
+    Returns the names of the files. A predictor that is not a network writes its own files, if it has any.
     """
     _require_exporter()
     written = [ENCODER]
@@ -49,7 +48,7 @@ def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> list
 
 
 def _export(network: nn.Module, output: str, features: FeatureMap, path: Path) -> None:
-    shape = (2, features.n_columns)  # two rows, because the exporter takes a single one for a constant
+    shape = (2, features.n_columns)  # two rows, because the exporter treats a single row as a constant
     rows = torch.export.Dim("N")
     with _quiet():
         torch.onnx.export(
@@ -73,7 +72,7 @@ def _require_exporter() -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on torch's own internals."""
+    """Hide the exporter's remarks on torch's internals."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,58 +1,47 @@
-"""One live user: events by their ids, in the order in which they happened, and what they make of new candidates."""
+"""One live user: events with ids, in their order, and the scores of new candidates that follow from them."""
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 
 from resus.episodes.tensors import Features
 from resus.model.personalizer import Personalizer, Scores
-
-
-@dataclass(frozen=True, order=True)
-class Moment:
-    """When an event happened; events of one time are in the order of their ids, whatever order they came in."""
-
-    time: float
-    event: str
+from resus.serving.store import Event, Moment
 
 
 class LiveUser:
-    """Grows with each event. Whatever the sequence of events, corrections and deletions, the scores are those that the
-    model gives offline on the same support.
+    """Grows with each event. After any sequence of events, corrections and deletions, the scores are those that the
+    model gives offline for the same events.
 
-    Only the latest `capacity` events are kept: an older one that comes late to a full user is not taken in.
+    Keeps the latest `capacity` events. An older event that arrives late at a full user is ignored.
     """
 
     def __init__(self, model: Personalizer, *, capacity: int) -> None:
         assert capacity > 0
         self._capacity = capacity
         self._support = model.live_support()
-        self._ids: list[str] = []
         self._moments: list[Moment] = []
 
-    def start_from(self, events: Sequence[tuple[str, float, float]], features: Features) -> None:
-        """An empty user takes in a whole history in one pass: (id, label, time) of each event, the oldest first."""
+    def start_from(self, events: Sequence[Event], features: Features) -> None:
+        """Give an empty user a whole history in one pass: events in their order, and the rows of their features."""
         assert not len(self)
         assert len(events) <= self._capacity
-        if not events:
-            return
-        self._support.fill(features, torch.tensor([label for _, label, _ in events]))
-        self._ids = [event for event, _, _ in events]
-        self._moments = [Moment(time, event) for event, _, time in events]
+        if events:
+            self._support.fill(features, torch.tensor([event.label for event in events]))
+            self._moments = [event.moment for event in events]
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._moments)
 
     @property
     def events(self) -> tuple[str, ...]:
-        """Ids of the events that count, the oldest first."""
-        return tuple(self._ids)
+        """Ids of the events that count, oldest first."""
+        return tuple(moment.id for moment in self._moments)
 
     def observe(self, event: str, features: Features, label: float, time: float) -> None:
-        """One event (`features` of one row). An id seen before is the same event again: its label is replaced."""
-        if event in self._ids:
+        """Take in one event (`features` of one row). A known id is the same event again: only its label may change."""
+        if self._place_of(event) is not None:
             self.correct(event, label)
             return
         moment = Moment(time, event)
@@ -61,23 +50,25 @@ class LiveUser:
         if full and place == 0:
             return
         self._support.insert(place, features, label, drop_oldest=full)
-        self._ids.insert(place, event)
         self._moments.insert(place, moment)
         if full:
-            del self._ids[0], self._moments[0]
+            del self._moments[0]
 
     def correct(self, event: str, label: float) -> None:
-        """Another label for a known event; nothing happens for an unknown one."""
-        if event in self._ids:
-            self._support.correct(self._ids.index(event), label)
+        """Change the label of a known event; ignore an unknown one."""
+        place = self._place_of(event)
+        if place is not None:
+            self._support.correct(place, label)
 
     def forget(self, event: str) -> None:
-        """As if the event had never been."""
-        if event in self._ids:
-            place = self._ids.index(event)
+        """Remove an event; ignore an unknown one."""
+        place = self._place_of(event)
+        if place is not None:
             self._support.remove(place)
-            del self._ids[place], self._moments[place]
+            del self._moments[place]
 
     def score(self, candidates: Features) -> Scores:
-        """N candidates at once."""
         return self._support.score(candidates)
+
+    def _place_of(self, event: str) -> int | None:
+        return next((place for place, moment in enumerate(self._moments) if moment.id == event), None)

@@ -1,4 +1,4 @@
-"""`resus serve` as a process of its own, and a service within the test where a process adds nothing."""
+"""`resus serve` as a process, and a service inside the test where a process adds nothing."""
 
 import asyncio
 import contextlib
@@ -11,36 +11,36 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 from fastapi import FastAPI
 from planted_models import KEEP, events, log_of, tiny
+from resus_process import COMMAND, environment
 
 from resus import FieldSchema, TableSchema, build_log
 from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.data.split import split_users
 from resus.serving.catalogue.catalogue import Catalogue
-from resus.serving.export.export import export
-from resus.serving.live.strangers import strangers_of, write_strangers
+from resus.serving.catalogue.histories import histories_of, write_histories
+from resus.serving.export.folder import export
 
-COMMAND = [sys.executable, "-c", "from resus.cli.main import main; main()"]
-PATIENCE = 120  # seconds; the machine may be busy
+PATIENCE = 120  # seconds, because the machine may be busy
 
 
 def make_export(folder: Path, *, learner: str = "ridge", seed: int = 1) -> Path:
-    """A small trained model with a catalogue and test users."""
+    """A small trained model with a catalogue and test users, and without ONNX files."""
     log = log_of(events())
     tiny(learner=learner, seed=seed).fit(log, folder=folder)
     split = split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=seed)
     catalogue = Catalogue.of(log, split)
     catalogue.save(folder)
-    write_strangers(folder, strangers_of(log, split.test, catalogue, seed=seed))
+    write_histories(folder, histories_of(log, split.test, catalogue, seed=seed))
     return folder
 
 
 def make_scored_export(folder: Path) -> Path:
-    """A model whose Ψ is the column `model_score`, which depends on more than the item; the item is `movie_id`."""
+    """A model whose shared scores are the field `model_score`, which varies for one item; the item is `movie_id`."""
     schema = TableSchema(
         user="user",
         item="movie_id",
@@ -57,7 +57,7 @@ def make_scored_export(folder: Path) -> Path:
 
 
 class InProcess:
-    """Asks an application without a network; what it lets through as an exception fails the test."""
+    """Calls an application without a network. An exception that it does not handle fails the test."""
 
     def __init__(self, app: FastAPI, runner: asyncio.Runner) -> None:
         self.run = runner.run
@@ -78,7 +78,7 @@ class InProcess:
 
 @contextlib.contextmanager
 def in_process(app: FastAPI) -> Iterator[InProcess]:
-    """An application from its start to its end."""
+    """Start an application, and end it."""
     lifespan = app.router.lifespan_context(app)
     with asyncio.Runner() as runner:
         runner.run(lifespan.__aenter__())
@@ -92,7 +92,8 @@ class Serving:
 
     process: subprocess.Popen[str]
     client: httpx.Client
-    written: str  # its first line; when it has ended, all that went to stdout and stderr
+    log: IO[str]  # stderr
+    said: str  # the first line of stdout
 
     def events(self, *batch: dict[str, Any]) -> list[str]:
         answer = self.client.post("/v1/events", json={"events": list(batch)})
@@ -110,7 +111,7 @@ class Serving:
         return self.client.base_url.port
 
     def two_workers(self) -> list[int]:
-        """Ids of the processes that answer, when both do."""
+        """Wait until both workers answer, and return their process ids."""
 
         def started() -> bool:
             workers = children_of(self.process.pid)
@@ -122,38 +123,41 @@ class Serving:
         return children_of(self.process.pid)
 
     def ask_only(self, worker: int, address: str) -> Any:
-        """What one worker answers while all others are stopped; None where it does not yet."""
+        """The answer of one worker while all others are stopped; None if it does not answer yet."""
         with stopped(*(other for other in children_of(self.process.pid) if other != worker)):
             try:
                 return self.client.get(address, headers={"Connection": "close"}, timeout=5).json()
             except httpx.TimeoutException:
                 return None
 
+    def output(self) -> str:
+        """All that an ended service wrote to stdout and stderr."""
+        assert self.process.stdout is not None
+        self.said += self.process.stdout.read()
+        self.log.seek(0)
+        return self.said + self.log.read()
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
-
-
-def environment() -> dict[str, str]:
-    inherited = {key: value for key, value in os.environ.items() if key != "RESUS_TOKEN"}
-    return inherited | {"COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
 
 
 @contextlib.contextmanager
 def serving(
     run: Path, *options: object, token: str | None = None, early: signal.Signals | None = None
 ) -> Iterator[Serving]:
-    """`resus serve` on a free port, ready; `early` is a signal that it gets before it is."""
+    """`resus serve` on a free port, once it is ready; it gets the signal `early` before."""
     words = [*COMMAND, "serve", run, "--port", 0, *options]
     with tempfile.TemporaryFile("w+") as errors, httpx.Client(timeout=PATIENCE) as client:
+        without_token = {name: value for name, value in environment().items() if name != "RESUS_TOKEN"}
         process = subprocess.Popen(
-            [str(word) for word in words], env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True
+            [str(word) for word in words], env=without_token, stdout=subprocess.PIPE, stderr=errors, text=True
         )
         assert process.stdout is not None
-        service = Serving(process, client, process.stdout.readline())
+        service = Serving(process, client, errors, process.stdout.readline())
         try:
-            assert " on http://" in service.written, f"the first line was {service.written!r}"
-            client.base_url = service.written.split(" on ")[1].split(",")[0]
+            assert " on http://" in service.said, f"the first line was {service.said!r}"
+            client.base_url = service.said.split(" on ")[1].split(",")[0]
             if token is not None:
                 client.headers["Authorization"] = f"Bearer {token}"
             if early is not None:
@@ -163,20 +167,19 @@ def serving(
         finally:
             if process.poll() is None:
                 process.terminate()
-            service.written += process.communicate(timeout=PATIENCE)[0]
-            errors.seek(0)
-            sys.stderr.write(told := errors.read())
-            service.written += told
+            process.wait(PATIENCE)
+            sys.stderr.write(service.output())
+            process.stdout.close()
 
 
 def children_of(process: int) -> list[int]:
-    """Ids of a process's direct children that are servers."""
+    """Ids of the workers of a supervisor."""
     listed = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [int(child) for child in listed if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def is_running(process: int) -> bool:
-    """Neither gone nor waiting for somebody to take notice of its end."""
+    """Neither gone nor a zombie."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -184,14 +187,14 @@ def is_running(process: int) -> bool:
 
 
 def listens_to_hangup(process: int) -> bool:
-    """As a worker does from its start on."""
+    """A worker does as soon as it answers."""
     caught = Path(f"/proc/{process}/status").read_text().partition("SigCgt:")[2].split()[0]
     return bool(int(caught, 16) >> signal.SIGHUP - 1 & 1)
 
 
 @contextlib.contextmanager
 def stopped(*processes: int) -> Iterator[None]:
-    """They do nothing at all meanwhile; a supervisor has patience for a minute."""
+    """Stop processes for a while; a supervisor tolerates a minute."""
     for process in processes:
         os.kill(process, signal.SIGSTOP)
     try:
@@ -203,7 +206,7 @@ def stopped(*processes: int) -> Iterator[None]:
 
 
 def wait_until(happened: Any, what: str) -> None:
-    """Ask again and again, for as long as the machine may take."""
+    """Ask again and again until something happened."""
     deadline = time.monotonic() + PATIENCE
     while not happened():
         assert time.monotonic() < deadline, f"{what} did not happen in {PATIENCE} seconds"

@@ -1,4 +1,4 @@
-"""What the service takes and gives, as JSON."""
+"""Requests and answers of the service, as JSON."""
 
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import unquote
@@ -6,26 +6,34 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
-from resus.serving.catalogue.field_values import FIELD_VALUES_SCHEMA, BadValueError, checked_field_values
-from resus.serving.http.guard import CANDIDATES, EVENTS, EXPLAINED, ID_LENGTH
+from resus.serving.limits import (
+    FIELD_VALUES_SCHEMA,
+    MAX_CANDIDATES,
+    MAX_EVENTS,
+    MAX_EXPLAINED,
+    MAX_ID,
+    BadValueError,
+    checked_field_values,
+)
+from resus.serving.store import Outcome
 
-Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH)]
-IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=ID_LENGTH)]
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=MAX_ID)]
 Stage = Literal["new", "I", "II", "III", "warm"]
 
 
 def _field_values(given: Any) -> Any:
-    """One error at most, with the field's name: pydantic would make one for each value and each alternative."""
+    """At most one error, which names the field: pydantic would make one for each value and each alternative."""
     try:
         return checked_field_values(given)
     except BadValueError as error:
-        raise PydanticCustomError("field_value", "{said}", {"said": str(error), "field": error.field}) from None
+        raise PydanticCustomError("field_value", "{reason}", {"reason": str(error), "field": error.field}) from None
 
 
 def _candidate(given: Any) -> Any:
     if isinstance(given, dict) and isinstance(given.get("features"), dict):
-        said = "put the fields directly into the candidate, without 'features' around them"
-        raise PydanticCustomError("field_value", "{said}", {"said": said, "field": "features"})
+        reason = "put the fields directly into the candidate, without 'features' around them"
+        raise PydanticCustomError("field_value", "{reason}", {"reason": reason, "field": "features"})
     return _field_values(given)
 
 
@@ -47,9 +55,9 @@ class Message(BaseModel):
 
 
 class InlineEvent(Message):
-    """What a user did, in the order given where the time is left out. Values the model never saw say nothing.
+    """What a user did. Without a `time`, events count in the order given. The model ignores values it has never seen.
 
-    The catalogue fills in the fields that are left out of an `item` that it knows.
+    The catalogue fills in missing fields of an `item` that it knows.
     """
 
     id: Id | None = None
@@ -60,7 +68,7 @@ class InlineEvent(Message):
 
 
 class PostedEvent(Message):
-    """One event of one user; the same user and id again is the same event, whose label is taken anew."""
+    """One event of one user. The same user and id again is the same event; it can only correct the label."""
 
     id: Id
     user: Id
@@ -71,35 +79,35 @@ class PostedEvent(Message):
 
 
 class EventsRequest(Message):
-    events: list[PostedEvent] = Field(min_length=1, max_length=EVENTS)
+    events: list[PostedEvent] = Field(min_length=1, max_length=MAX_EVENTS)
 
 
 class EventResult(Message):
     id: str
-    status: Literal["added", "known", "corrected", "too old"]
+    status: Outcome
 
 
 class EventsAnswer(Message):
-    """In the order of the events, after all of them are stored durably."""
+    """One result per event, in order, after all events are stored durably."""
 
     results: list[EventResult]
 
 
 class PredictRequest(Message):
-    """Candidates for a stored `user`, for a user of inline `events`, or for one of whom nothing is known.
+    """Candidates to score for a stored `user`, for a user described by inline `events`, or for a user with no events.
 
-    A candidate holds its fields directly; `item` is the item's id whatever its field is called. `context` holds the
-    fields that all candidates share. With `top`, the best come back, best first; without it, all come back in the
-    order asked.
+    A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context` holds
+    the fields that all candidates share. With `top`, the answer holds the best candidates, best first. Without it, the
+    answer holds all candidates in the order of the request.
     """
 
     user: Id | None = None
-    events: list[InlineEvent] | None = Field(default=None, max_length=EVENTS)
+    events: list[InlineEvent] | None = Field(default=None, max_length=MAX_EVENTS)
     context: FieldValues = Field(default_factory=dict)
-    items: list[Id] | None = Field(default=None, min_length=1, max_length=CANDIDATES)
-    candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=CANDIDATES)
+    items: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
+    candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     explain: bool = False
-    top: int | None = Field(default=None, ge=1, le=CANDIDATES)
+    top: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
 
     @model_validator(mode="after")
     def _one_way_of_asking(self) -> Self:
@@ -110,13 +118,13 @@ class PredictRequest(Message):
         if (self.items is None) == (self.candidates is None):
             raise ValueError("give either items or candidates")
         asked = len(self.items or self.candidates or [])
-        if self.explain and min(asked, self.top or asked) > EXPLAINED:
-            raise ValueError(f"explain takes at most {EXPLAINED} answers: set top, or ask for fewer candidates")
+        if self.explain and min(asked, self.top or asked) > MAX_EXPLAINED:
+            raise ValueError(f"explain takes at most {MAX_EXPLAINED} answers: set top, or ask for fewer candidates")
         return self
 
 
 class Reason(Message):
-    """How much one event moved a score."""
+    """By how much one event moved a score."""
 
     event: str
     item: str | None = None
@@ -126,8 +134,8 @@ class Reason(Message):
 class ScoredCandidate(Message):
     """P(click) = σ(basis + residual). The parts of `because`, largest first, sum to the residual.
 
-    `candidate` is its place in the request; the first is 0. `deviation`, that of the residual, is null for nearest
-    neighbour, and for ridge before the first event.
+    `candidate` is the candidate's place in the request, from 0. `deviation` is the standard deviation of the residual;
+    it is null for nearest neighbour, and for ridge before the first event.
     """
 
     candidate: int
@@ -171,7 +179,7 @@ class FieldAnswer(Message):
     """A field that the model reads; `values` are the most frequent ones."""
 
     name: str
-    kind: Literal["categorical", "numeric", "multi"]
+    kind: str
     role: Literal["item", "context"]
     values: list[str]
 
@@ -186,9 +194,9 @@ class Bounds(Message):
 
 
 class ModelAnswer(Message):
-    """The loaded model. `support_sizes` is the largest support seen in training; beyond it β goes on as it was.
+    """The loaded model. `support_sizes` is the largest number of events per user in training.
 
-    `score` names the field that each event and candidate must bring, as it is Ψ; null where there is none.
+    `score` names the field in which each event and candidate must bring the shared model's score; else it is null.
     """
 
     name: str
@@ -215,6 +223,21 @@ class CatalogueItem(Message):
 class CatalogueAnswer(Message):
     items: list[CatalogueItem]
     size: int
+
+
+class PastEvent(Message):
+    """An event of a test user. `context` holds the fields that are not the item's own."""
+
+    item: str
+    context: dict[str, Any]
+    label: float
+    title: str | None = None
+
+
+class UserHistory(Message):
+    """What a real test user did, oldest event first."""
+
+    events: list[PastEvent]
 
 
 class Reloaded(Message):

@@ -1,4 +1,4 @@
-"""A real redis-server on a free loopback port, which writes every command to disk before it answers."""
+"""A real redis-server on a free port of loopback, which syncs every command to disk before it answers."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ def program() -> str:
 
 
 class RedisProcess:
-    """Can be killed and started again on what it left in its folder."""
+    """Can be killed and started again on the files in its folder."""
 
     def __init__(self, folder: Path, *settings: str) -> None:
         self.folder = folder
@@ -45,7 +45,7 @@ class RedisProcess:
             time.sleep(0.02)
 
     def _answers(self) -> bool:
-        """Loaded what its files hold; one that asks for a password first has, too."""
+        """Whether it has loaded its files; a server that asks for a password has."""
         try:
             with socket.create_connection(("127.0.0.1", self._port)) as connection:
                 connection.sendall(b"PING\r\n")
