@@ -48,15 +48,18 @@ SUITES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", nargs="*", help=f"{', '.join(SUITES)} [default: all]")
-    chosen = parser.parse_args().suite
-    if unknown := set(chosen) - set(SUITES):
-        parser.error(f"unknown suite {', '.join(unknown)}: choose from {', '.join(SUITES)}")
-    for name in chosen or SUITES:
+    parser.add_argument("suite", nargs="*", type=_known_suite, help=f"{', '.join(SUITES)} [default: all]")
+    for name in parser.parse_args().suite or SUITES:
         for seed in SUITES[name].seeds:
             if seed not in _finished(name):
                 _run_cell(name, SUITES[name], seed)
         _show(name, SUITES[name])
+
+
+def _known_suite(name: str) -> str:
+    if name not in SUITES:
+        raise argparse.ArgumentTypeError(f"unknown suite '{name}', choose from {', '.join(SUITES)}")
+    return name
 
 
 def _run_cell(name: str, suite: Suite, seed: int) -> None:

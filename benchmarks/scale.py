@@ -42,6 +42,7 @@ from resus.training.run import METRICS
 
 SIZES = (1_000_000, 5_000_000, 26_557_961)
 STEPS = ("prepare", "pretrain", "logits", "meta-train", "evaluate")
+WORDS = ("features", "store", "figures", "quick")
 RECORD = Path("benchmarks/scale.jsonl")
 RUNS = Path("runs/scale")
 PLOT = Path("docs/images/scale.png")
@@ -209,13 +210,16 @@ def draw(found: dict[int, dict[str, float]]) -> None:
     figure.savefig(PLOT, dpi=130)
 
 
+def _known_step(word: str) -> str:
+    if not word.isdigit() and word not in WORDS:
+        raise argparse.ArgumentTypeError(f"unknown '{word}', choose a number of rows, {', '.join(WORDS)}")
+    return word
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", nargs="*", help="numbers of rows, features, store, figures or quick [default: all]")
+    parser.add_argument("what", nargs="*", type=_known_step, help=f"numbers of rows, {', '.join(WORDS)} [default: all]")
     words = parser.parse_args().what
-    known = ("features", "store", "figures", "quick")
-    if unknown := [word for word in words if not word.isdigit() and word not in known]:
-        parser.error(f"unknown {', '.join(unknown)}: choose a number of rows, {', '.join(known)}")
     if words == ["quick"]:
         record = RUNS / "quick.jsonl"
         record.unlink(missing_ok=True)
