@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from resus_process import SMALL, resus_here, start, succeed_here, workplace_in
+from resus_process import SMALL, resus_here, start, succeed, succeed_here, workplace_in
 
 from resus import InteractionLog, PlantedWorld, load
 from resus.data.datasets.planted import draw_events
@@ -187,7 +187,7 @@ def test_version_help_and_settings(tmp_path: Path) -> None:
 
 
 def test_listed_settings_follow_the_other_options(tmp_path: Path) -> None:
-    said = succeed_here("train", "--learner", "plus", "--set", "training.epochs=7", "--settings", cwd=tmp_path)
+    said = succeed("train", "--learner", "plus", "--set", "training.epochs=7", "--settings", cwd=tmp_path)
     listed = dict(line.split()[:2] for line in said.splitlines() if line.strip())
     assert (listed["encoder.kind"], listed["training.folds"], listed["training.epochs"]) == ("factors", "4", "7")
 
