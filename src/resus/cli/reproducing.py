@@ -12,8 +12,8 @@ import torch
 import typer
 
 from resus.baselines.base import find_methods
+from resus.cli.arguments import find_log, planted_at
 from resus.cli.console import err, progress_bars, say
-from resus.cli.locations import find_log, planted_at
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld
 from resus.data.log.log import InteractionLog

@@ -1,7 +1,5 @@
 """The recipe of RESUS+."""
 
-from collections.abc import Sequence
-
 import torch
 
 from resus.arrays import Floats
@@ -37,30 +35,9 @@ def _learn_factors(run: Run, model: Personalizer, logits: Floats) -> None:
         "factors",
         epochs=run.config.encoder.epochs,
         patience=run.config.training.patience,
-        validate=lambda: _validate(run, model, logits, _few_sizes(run)),
+        validate=lambda: _validation_auc(run, model, logits),
     )
     learn_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
-
-
-def _learn_scales(run: Run, model: Personalizer, logits: Floats, stage: str) -> None:
-    chosen = run.config.training
-    schedule = run.schedule(
-        stage,
-        epochs=chosen.epochs,
-        patience=chosen.patience,
-        validate=lambda: _validate(run, model, logits, run.config.evaluation.sizes[1:]),
-    )
-    model.encoder.requires_grad_(False)
-    metatrain(
-        model,
-        logits,
-        run.log,
-        run.episodes,
-        schedule,
-        learning_rate=chosen.learning_rate,
-        scalar_learning_rate=chosen.scalar_learning_rate,
-    )
-    model.encoder.requires_grad_(True)
 
 
 def _refine_factors(run: Run, model: Personalizer, logits: Floats) -> None:
@@ -68,15 +45,19 @@ def _refine_factors(run: Run, model: Personalizer, logits: Floats) -> None:
         "evidence",
         epochs=run.config.encoder.epochs,
         patience=run.config.training.patience,
-        validate=lambda: _validate(run, model, logits, _few_sizes(run)),
-        start=_validate(run, model, logits, _few_sizes(run)),
+        validate=lambda: _validation_auc(run, model, logits),
+        start=_validation_auc(run, model, logits),
     )
     refine_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
 
 
-def _few_sizes(run: Run) -> list[int]:
-    return run.validation.middle_sizes(run.config.evaluation.stages.values())
+def _learn_scales(run: Run, model: Personalizer, logits: Floats, stage: str) -> None:
+    model.encoder.requires_grad_(False)
+    metatrain(run, model, logits, stage)
+    model.encoder.requires_grad_(True)
 
 
-def _validate(run: Run, model: Personalizer, logits: Floats, sizes: Sequence[int]) -> float:
+def _validation_auc(run: Run, model: Personalizer, logits: Floats) -> float:
+    """At one support size per stage, which is enough to compare epochs of the factors."""
+    sizes = run.validation.middle_sizes(run.config.evaluation.stages.values())
     return run.validation.auc_of_model(model, logits, sizes)
