@@ -20,6 +20,7 @@ import typer.main
 import yaml
 from models_of_others import catboost_file, rows
 from planted_models import tiny
+from resus.paper.rivals.catalogue import entry_of
 from resus_process import COMMAND, SMALL, environment, succeed_here
 from typer.testing import CliRunner
 
@@ -33,7 +34,6 @@ from resus.data.datasets.planted import draw_events
 from resus.data.datasets.planted_taobao import PlantedTaobao
 from resus.data.options import PrepareOptions
 from resus.paper.questions import chosen_questions
-from resus.paper.rivals.catalogue import entry_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]

@@ -48,31 +48,23 @@ def planted_cell(
     """
     first = LEVELS.get(method, 0.7) if auc is None else auc
     of_stage = {stage: place * rise for place, stage in enumerate(STAGES)}
-    stages = {
-        stage: StageMetrics(
-            auc=first + more,
-            gauc=gauc + more,
-            logloss=logloss - more,
-            calibration_error=0.02,
-            rela_impr=None,
-            gap_closed=None,
-            sizes=STAGES[stage],
-        )
+    metrics = {
+        stage: {
+            "auc": first + more,
+            "gauc": gauc + more,
+            "logloss": logloss - more,
+            "calibration_error": 0.02,
+            "rela_impr": None,
+            "gap_closed": None,
+        }
         for stage, more in of_stage.items()
     }
+    stages = {stage: StageMetrics.model_validate(metrics[stage] | {"sizes": STAGES[stage]}) for stage in STAGES}
     sizes = {
-        size: SizeMetrics(
-            auc=first + more,
-            gauc=gauc + more,
-            logloss=logloss - more,
-            calibration_error=0.02,
-            rela_impr=None,
-            gap_closed=None,
-            users=USERS - size,
-            queries=QUERIES - 10 * size,
-            gauc_users=USERS - size,
+        size: SizeMetrics.model_validate(
+            metrics[stage] | {"users": USERS - size, "queries": QUERIES - 10 * size, "gauc_users": USERS - size}
         )
-        for stage, more in of_stage.items()
+        for stage in STAGES
         for size in STAGES[stage]
     }
     return Cell(

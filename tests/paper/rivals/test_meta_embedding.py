@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from planted_models import TINY, events, log_of
+from resus.config.resolve import resolve
+from resus.model.encoders.settings import DeepFMSettings
 from torch import Tensor
 from torch.nn import functional
 from two_tastes import auc_on_test_users, task_of_two_tastes
 
 from resus.baselines.base import Task
-from resus.config.resolve import resolve
-from resus.model.encoders.settings import DeepFMSettings
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -136,14 +136,3 @@ def test_a_finished_fit_is_taken_from_its_folder(tmp_path: Path) -> None:
     assert first.fit(task) == again.fit(task), "the same seconds: nothing was trained anew"
     batch = episodes(3, 0, 5)
     np.testing.assert_array_equal(again.score(log(), batch), first.score(log(), batch))
-
-
-def test_a_click_raises_the_answer_to_the_same_event() -> None:
-    method = MetaEmbedding(inner_rate=0.1)
-    method.fit(Task(log(), resolve(TINY)))
-    first = log().offsets[:8]
-    twice = EpisodeBatch(np.repeat(first, 2), np.full(8, 2), np.ones(8, dtype=np.int64))
-    alone = EpisodeBatch(first, np.ones(8, dtype=np.int64), np.zeros(8, dtype=np.int64))
-    moved = method.score(log(), twice) - method.score(log(), alone)
-    assert set(log().labels[first]) == {0.0, 1.0}
-    np.testing.assert_array_equal(moved > 0, log().labels[first] == 1)
