@@ -59,7 +59,7 @@ IN_DATA = {
     "label of nan": Mistake(PREPARE, ("row 3", "'click'"), line(3, "u1,i1,nan,1,1.5")),
     "number that is not one": Mistake(
         PREPARE,
-        ("row 3", "'price'", "write a number; a field that is no model's score may be declared categorical"),
+        ("row 3", "'price'", "write a number", "declare the field categorical"),
         line(3, "u1,i1,1,1,cheap"),
     ),
     "empty user": Mistake(PREPARE, ("row 3", "'who'", "the user is empty"), line(3, ",i1,1,1,1.5")),

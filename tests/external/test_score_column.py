@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from models_of_others import SCHEMA, rows
 
-from resus.errors import ConfigError, DataError
+from resus.errors import ConfigError, DataError, RowError
 from resus.external import score_column
 from resus.external.score_column import ScoreColumn
-from resus.external.scoring_model import Floats, Reads, RowError
+from resus.external.scoring_model import Floats, Reads
 
 TABLE = rows()
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from scipy import stats
 
-from resus.randomness import Purpose, generator
 from resus.errors import ArtifactError
 from resus.evaluation.bootstrap import drawn_users, paired_bootstrap
 from resus.evaluation.staged import ScoredQueries, staged_results
@@ -15,6 +14,7 @@ from resus.paper import significance
 from resus.paper.cells.cells import Cell, Seconds, scores_path
 from resus.paper.comparisons import COMPARISONS, Comparison, read_comparisons
 from resus.paper.significance import METRICS, best_rivals, compare
+from resus.randomness import Purpose, generator
 from resus.training.checkpoint import load_tensors, save_tensors
 
 SIZES = (0, 1, 2, 3)

@@ -6,12 +6,12 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import as_numbers, as_text, as_times
 from resus.data.log.log import InteractionLog
 from resus.data.problems import event_key, find_problems, refuse
 from resus.data.readers.frames import as_frame
 from resus.data.schema import TableSchema
-from resus.data.times import as_times
 
 
 class BuildOptions(BaseModel):
@@ -90,9 +90,9 @@ def assemble_log(
 
 
 def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
-    label = pl.col(schema.label)
-    clicked = label.cast(pl.Float64) >= schema.label_threshold if schema.label_threshold is not None else label
-    return frame.with_columns(clicked.cast(pl.Float32).alias(schema.label))
+    numbers, _ = as_numbers(frame[schema.label])
+    clicked = numbers if schema.label_threshold is None else numbers >= schema.label_threshold
+    return frame.with_columns(pl.Series(schema.label, clicked, dtype=pl.Float32))
 
 
 def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:

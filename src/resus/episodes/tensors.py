@@ -7,6 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from resus.arrays import Floats, Ids
 from resus.data.log.log import InteractionLog
 
 Rows = npt.NDArray[np.int64]
@@ -17,6 +18,11 @@ class Features(NamedTuple):
 
     ids: Tensor
     weights: Tensor | None
+
+    @classmethod
+    def of_arrays(cls, ids: Ids, weights: Floats | None) -> "Features":
+        """What a feature map makes of rows."""
+        return cls(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
 
     @property
     def rows(self) -> int:
@@ -30,8 +36,7 @@ class Features(NamedTuple):
 
 def features_of(log: InteractionLog, rows: Rows) -> Features:
     """The features of some rows; the copy leaves the memory map alone."""
-    weights = None if log.weights is None else torch.from_numpy(log.weights[rows])
-    return Features(torch.from_numpy(log.ids[rows]), weights)
+    return Features.of_arrays(log.ids[rows], None if log.weights is None else log.weights[rows])
 
 
 def labels_of(log: InteractionLog, rows: Rows) -> Tensor:

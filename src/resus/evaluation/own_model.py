@@ -8,9 +8,8 @@ import numpy.typing as npt
 from resus.config.settings import PredictorConfig
 from resus.data.log.column_files import BLOCK_ROWS
 from resus.data.log.log import InteractionLog
-from resus.errors import ConfigError, DataError, ResusWarning
+from resus.errors import ConfigError, DataError, ResusWarning, RowError
 from resus.evaluation.metrics import auc
-from resus.external.scoring_model import RowError
 from resus.model.predictors.external import ExternalPredictor
 from resus.model.predictors.neural import logits_of_rows
 

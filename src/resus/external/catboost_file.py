@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from resus.data.fields.feature_map import as_text
-from resus.errors import ConfigError
+from resus.data.fields.values import as_text
+from resus.errors import ConfigError, RowError
 from resus.external.columns import numbers, text
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import not_binary, refuse_named_classes
-from resus.external.scoring_model import Floats, RowError
+from resus.external.scoring_model import Floats
 
 LOGISTIC = ("Logloss", "CrossEntropy")
 BOOLEANS = {"true": "1", "false": "0"}  # how CSV writes them, and what CatBoost takes them for

@@ -9,8 +9,7 @@ from typing import Any, Self
 import polars as pl
 
 from resus.errors import ConfigError
-from resus.external.categories import Categories
-from resus.external.columns import matrix
+from resus.external.columns import Categories, matrix
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import logits_of, not_binary
 from resus.external.scoring_model import Floats

@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.errors import ConfigError
+from resus.errors import ConfigError, RowError
 from resus.external.columns import numbers, text
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import logits_of, not_binary, of_the_click, refuse_named_classes
-from resus.external.scoring_model import Floats, RowError
+from resus.external.scoring_model import Floats
 
 KINDS = {
     "tensor(float)": np.float32,

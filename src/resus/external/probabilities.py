@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from resus.errors import ConfigError
-from resus.external.scoring_model import Floats, RowError
+from resus.errors import ConfigError, RowError
+from resus.external.scoring_model import Floats
 
 NO_AND_YES = (("0", "1"), ("0.0", "1.0"), ("False", "True"), ("-1", "1"), ("-1.0", "1.0"))
 SURE = 1e-6  # a probability nearer to 0 or 1 than this is taken for this

@@ -13,10 +13,10 @@ from resus.config.checking import nearest_key
 from resus.data.problems import Problem
 from resus.data.readers.tables import Table
 from resus.data.schema import FieldSchema, TableSchema
-from resus.errors import ConfigError, DataError, ResusError
-from resus.external.categories import ListsCategories, refuse_foreign
+from resus.errors import ConfigError, DataError, ResusError, RowError
 from resus.external.choice import model_that_scores
-from resus.external.scoring_model import Floats, RowError, ScoringModel
+from resus.external.columns import ListsCategories, refuse_foreign_categories
+from resus.external.scoring_model import Floats, ScoringModel
 from resus.files import sha256_of
 
 SCORE = "model_score"
@@ -68,7 +68,7 @@ class ScoreColumn:
         if self.name in (schema.user, schema.item, schema.label, schema.time):
             raise ConfigError(f"'{self.name}' is a column of the schema already: give the scores another name")
         field = schema.fields.get(self.name, FieldSchema(kind="numeric"))
-        if field.kind != "numeric":
+        if not field.field_class.is_number:
             raise ConfigError(
                 f"fields: '{self.name}' is for the scores of a model and must be numeric, not {field.kind}"
             )
@@ -147,7 +147,7 @@ class ScoreColumn:
         """A table to learn from and its schema, both with the column."""
         columns = self.columns_to_learn_from(schema, frame.columns, where)
         if isinstance(self.model, ListsCategories):
-            refuse_foreign(frame.select(columns), self.model.listed, self.written_by, where)
+            refuse_foreign_categories(frame.select(columns), self.model.listed, self.written_by, where)
         return self.on(frame, schema, where, lines=lines), self.schema(schema)
 
     def on_table(self, table: Table) -> Table:

@@ -6,8 +6,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.errors import DataError
-
 Floats = npt.NDArray[np.float64]
 Reads = tuple[str, ...] | int | None
 
@@ -25,11 +23,3 @@ class ScoringModel(Protocol):
 
     def logits(self, frame: pl.DataFrame) -> Floats:
         """`[N]` of a frame that has exactly what it reads, in that order."""
-
-
-class RowError(DataError):
-    """A row that a model cannot score; whoever knows where the frame comes from says which one it is."""
-
-    def __init__(self, row: int, column: str | None, what: str, fix: str) -> None:
-        super().__init__(f"row {row + 1}{f', column {column!r}' if column else ''}: {what}; {fix}")
-        self.row, self.column, self.what, self.fix = row, column, what, fix

@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from resus.errors import ConfigError
-from resus.external.categories import Categories
-from resus.external.columns import matrix
+from resus.external.columns import Categories, matrix
 from resus.external.libraries import library, no_model
 from resus.external.probabilities import not_binary
 from resus.external.scoring_model import Floats

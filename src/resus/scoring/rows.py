@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import as_numbers, as_text
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
@@ -34,7 +35,7 @@ def users_of(frame: pl.DataFrame, schema: TableSchema, where: str, first_row: in
 
 def labels_of(support: pl.DataFrame, schema: TableSchema, first_row: int = 0) -> npt.NDArray[np.float32]:
     """What the users did, as 0 and 1."""
-    labels = support[schema.label].cast(pl.Float64, strict=False).fill_nan(None)
+    labels = pl.Series(as_numbers(support[schema.label])[0]).fill_nan(None)
     if schema.label_threshold is not None:
         labels = (labels >= schema.label_threshold).cast(pl.Float64)
     bad = ~labels.is_in([0.0, 1.0]).fill_null(False)

@@ -9,13 +9,13 @@ import numpy.typing as npt
 import polars as pl
 import torch
 
-from resus.data.fields.feature_map import FeatureMap, Ids, Weights
+from resus.arrays import Floats, Ids
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
-from resus.errors import DataError
+from resus.errors import DataError, RowError
 from resus.external.score_column import ScoreColumn
-from resus.external.scoring_model import RowError
 from resus.model.personalizer import ResidualModel
 from resus.model.predictors.external import ExternalPredictor
 from resus.model.predictors.neural import Predictor
@@ -60,12 +60,12 @@ class Scorer:
     def users(self, support: pl.DataFrame, first_row: int = 0) -> pl.Series:
         return users_of(support, self.schema, SUPPORT, first_row)
 
-    def events(self, support: pl.DataFrame, first_row: int = 0) -> tuple[Ids, Weights | None, npt.NDArray[np.float32]]:
+    def events(self, support: pl.DataFrame, first_row: int = 0) -> tuple[Ids, Floats | None, npt.NDArray[np.float32]]:
         """Encoded support rows and their labels."""
         labels = labels_of(support, self.schema, first_row)
         return *self.encode(support, SUPPORT, first_row), labels
 
-    def encode(self, frame: pl.DataFrame, where: str, first_row: int = 0) -> tuple[Ids, Weights | None]:
+    def encode(self, frame: pl.DataFrame, where: str, first_row: int = 0) -> tuple[Ids, Floats | None]:
         """Ids and weights of rows, the score among them."""
         if self.score is not None:
             frame = self.score.on(frame, self.schema, where, first_row=first_row)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import polars as pl
 import torch
 
-from resus.data.fields.feature_map import Ids, Weights
+from resus.arrays import Floats, Ids
 from resus.episodes.tensors import Features
 
 Places = npt.NDArray[np.int64]
@@ -21,11 +21,11 @@ class SupportIndex:
     users: pl.Series  # [U] names, distinct and in order
     offsets: Places  # [U + 1]: the events of user u are offsets[u] : offsets[u + 1]
     ids: Ids
-    weights: Weights | None
+    weights: Floats | None
     labels: npt.NDArray[np.float32]
 
     @classmethod
-    def of(cls, users: pl.Series, ids: Ids, weights: Weights | None, labels: npt.NDArray[np.float32]) -> Self:
+    def of(cls, users: pl.Series, ids: Ids, weights: Floats | None, labels: npt.NDArray[np.float32]) -> Self:
         """From events in any order, all in memory."""
         distinct = users.unique().sort()
         codes = distinct.search_sorted(users).to_numpy()

@@ -10,8 +10,7 @@ from typing import Any
 import torch
 
 from resus.episodes.tensors import Features
-from resus.errors import DataError
-from resus.external.scoring_model import RowError
+from resus.errors import DataError, RowError
 from resus.serving.http.guard import CAPACITY, FEATURES_BYTES, ID_LENGTH
 from resus.serving.http.messages import (
     EventResult,

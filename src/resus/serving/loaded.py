@@ -12,13 +12,13 @@ from torch import Tensor
 from resus.artifact import FACTS, Artifact
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import spelled, text_of
 from resus.episodes.tensors import Features
 from resus.errors import ArtifactError
 from resus.estimator import rebuild
 from resus.evaluation.results import Results
 from resus.files import sha256_of
 from resus.serving.catalogue.catalogue import CATALOGUE, CHOICES, Catalogue
-from resus.serving.catalogue.rows import RowReader, as_text
 from resus.serving.http.messages import CatalogueItem, FieldAnswer, Stage
 from resus.serving.live.strangers import STRANGERS, Stranger, read_strangers
 from resus.serving.live.user import LiveUser
@@ -95,14 +95,10 @@ class LoadedModel:
     def field_names(self) -> frozenset[str]:
         return frozenset(field.name for field in self.features.fields)
 
-    @cached_property
-    def _reader(self) -> RowReader:
-        return RowReader(self.features)
-
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> Features:
         """Field values as the model reads them; the catalogue fills in what a row leaves out of an item."""
         rows = [self.with_item(row) for row in rows]
-        read = self._reader.read(rows)
+        read = Features.of_arrays(*self.features.encode_rows(rows))
         if self.catalogue is None or not rows:
             return read
         return self.catalogue.fill(rows, read, self._places(read))
@@ -120,7 +116,8 @@ class LoadedModel:
 
     def item_of(self, row: Mapping[str, Any]) -> str | None:
         """The item's id as the vocabulary spells it."""
-        return as_text(row.get(self.item), self.item, 1)
+        text = text_of(row.get(self.item), 0, self.item)
+        return None if text is None else spelled(text)
 
     def live_user(self, capacity: int) -> LiveUser:
         """Somebody of whom nothing is known yet."""
@@ -147,7 +144,7 @@ class LoadedModel:
                 name=field.name,
                 kind=field.kind,
                 role="item" if field.name in own else "context",
-                values=list(context.get(field.name, field.vocabulary[:CHOICES])),
+                values=list(context.get(field.name, field.values[:CHOICES])),
             )
             for field in self.features.fields
         ]
@@ -186,9 +183,8 @@ class LoadedModel:
 
     def _places(self, read: Features) -> Tensor:
         """Where the rows' items stand in the vocabulary, and so in the catalogue; -1 is an unknown one."""
-        item = [field.name for field in self.features.fields].index(self.item)
-        column = sum(self.features.column_counts[:item])
-        return read.ids[:, column].long() - self.features.first_ids[item] - 1
+        item = self.features.block(self.item)
+        return read.ids[:, item.columns.start].long() - item.first - 1
 
     def _check_scores(self, folder: Path) -> None:
         try:
@@ -202,9 +198,9 @@ class LoadedModel:
 
     def _scores_are_finite(self) -> bool:
         """Of an item by its id and of a row of frequent values, before and after an event."""
-        frequent = {field.name: field.vocabulary[0] for field in self.features.fields if field.vocabulary}
-        usual = {field.name: field.center for field in self.features.fields if field.kind == "numeric"}
-        probes = self.rows([{self.item: frequent.get(self.item)} | usual, frequent | usual])
+        examples = {field.name: field.example() for field in self.features.fields}
+        needed = {self.item, *(field.name for field in self.features.fields if field.is_number)}
+        probes = self.rows([{name: example for name, example in examples.items() if name in needed}, examples])
         user = self.live_user(1)
         before = user.score(probes)
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)

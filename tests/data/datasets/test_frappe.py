@@ -69,7 +69,7 @@ def test_logs_are_filtered_before_negatives_are_drawn(tmp_path: Path) -> None:
     log = prepare("frappe", tmp_path / "log", path=tmp_path, options=PrepareOptions(min_item_count=3, negatives=3))
     logs = 6 * 4
     assert (log.n_rows, log.labels.sum()) == (4 * logs, logs)
-    assert set(log.features.fields[0].vocabulary) == {str(item) for item in range(1, 9)}
+    assert set(log.features.fields[0].values) == {str(item) for item in range(1, 9)}
     assert [field.name for field in log.features.fields] == ["item", *frappe.CONTEXT]
     assert not log.ordered
     assert log.lengths.tolist() == [16] * 6
@@ -108,7 +108,7 @@ def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
     counts = log.manifest["counts"]
     assert counts["rows"] == 288_609
     assert (counts["users"], counts["items"], counts["positives"]) == (957, 4_082, 96_203)
-    values = sum(len(field.vocabulary) for field in log.features.fields)
+    values = sum(len(field.values) for field in log.features.fields)
     assert (1 + len(log.features.fields), log.n_users + values) == (10, 5_382)
 
 

@@ -44,7 +44,7 @@ def cells(log: InteractionLog, name: str) -> list[object]:
     weights = np.ones_like(log.ids, dtype=np.float32) if log.weights is None else log.weights
     if field.kind == "numeric":
         return [round(float(weight), 6) for weight in weights[:, column]]
-    words = ["?", *field.vocabulary]
+    words = ["?", *field.values]
     values = [
         [words[code - first] for code, weight in zip(codes, shares, strict=True) if weight > 0]
         for codes, shares in zip(log.ids[:, block], weights[:, block], strict=True)

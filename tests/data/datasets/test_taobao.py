@@ -46,7 +46,7 @@ def test_three_files_become_one_log(folder: Path, tmp_path: Path) -> None:
     assert log.user_ids.to_pylist() == ["449818", "581738", "914836"]
     assert log.labels.tolist() == [0, 1, 1, 0, 0, 0]
     assert 1 + len(log.features.fields) == 16
-    vocabularies = {field.name: set(field.vocabulary) for field in log.features.fields}
+    vocabularies = {field.name: set(field.values) for field in log.features.fields}
     assert vocabularies["brand"] == {"95471", "7"}
     assert vocabularies["price"] == {
         str(math.floor(math.log(max(price, 1)) ** 2)) for price in (170.0, 0.5, 99999999.0)

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from resus.data.build import BuildOptions, build_log
 from resus.data.datasets.planted import PlantedWorld, planted_log
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import FEATURES, MANIFEST, USERS, InteractionLog
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError
 
-FEATURE_MAP = FeatureMap((EncodedField("item", "categorical", 1, vocabulary=("a",)),), item="item")
+FEATURE_MAP = FeatureMap((CategoricalField("item", vocabulary=("a",)),), item="item")
 PARTS = ("ids", "weights", "labels", "offsets", "truth", "crowd")
 
 

@@ -40,7 +40,7 @@ def test_types_in_the_header_become_fields(folder: Path, tmp_path: Path, named: 
         "place_1": "numeric",
     }
     assert log.labels.tolist() == [0, 1, 0, 1]
-    words = {field.name: set(field.vocabulary) for field in log.features.fields}
+    words = {field.name: set(field.values) for field in log.features.fields}
     assert words["class"] == {'"war', "drama"}
     assert words["job"] == {"cook"}
     assert len(log.manifest["files"]) == 3

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from resus.arrays import Ids
 from resus.data.build import BuildOptions
 from resus.data.datasets import taobao
 from resus.data.datasets.taobao_impressions import Impressions, listed_once
 from resus.data.fields.feature_map import FeatureMap
-from resus.data.fields.joined_fields import PartOfIds, learned_field
 from resus.data.log.column_files import Column
 from resus.data.log.ordering import order_by
 from resus.data.log.rows import LogRows
@@ -70,7 +70,7 @@ def stream(
     tables["place"] = (places, seen.by_place)
     schema = taobao.schema_of(options)
     features = _features(tables, schema, build.min_count)
-    parts = {role: PartOfIds.of(features, table) for role, (table, _) in tables.items()}
+    parts = {role: features.encode_part(table) for role, (table, _) in tables.items()}
     return LogRows(
         name=impressions.name,
         schema=schema,
@@ -172,12 +172,15 @@ def _runs(values: npt.NDArray[np.int64]) -> tuple[Integers, Integers]:
 def _features(tables: dict[str, tuple[pl.DataFrame, Integers]], schema: TableSchema, min_count: int) -> FeatureMap:
     """The vocabularies of all fields, from tables and how many of the log's rows each of their rows stands for."""
     columns = {name: (table[name], counts) for table, counts in tables.values() for name in table.columns}
-    fields = tuple(learned_field(name, *columns[name], min_count) for name in schema.fields)
-    return FeatureMap(fields=fields, item=schema.item)
+    fields = (
+        field.learn(name, columns[name][0], min_count=min_count, counts=columns[name][1])
+        for name, field in schema.fields.items()
+    )
+    return FeatureMap(fields=tuple(fields), item=schema.item)
 
 
 def _encoded(
-    buckets: Buckets, width: int, parts: dict[str, PartOfIds], progress: Progress
+    buckets: Buckets, width: int, parts: dict[str, tuple[list[int], Ids]], progress: Progress
 ) -> Iterator[dict[str, Column]]:
     """The log's rows, a bucket at a time."""
     total, done, first = buckets.rows, 0, 0
@@ -186,7 +189,8 @@ def _encoded(
         user = np.repeat(np.arange(first, first + len(lengths)), lengths)
         ids = np.empty((len(rows), width), dtype=np.int32)
         for role, position in (("ad", rows["ad"]), ("place", rows["place"]), ("user", user)):
-            ids[:, parts[role].columns] = parts[role].ids.take(position, axis=0)
+            columns, of_part = parts[role]
+            ids[:, columns] = of_part.take(position, axis=0)
         first += len(lengths)
         truths = {name: np.ascontiguousarray(rows[name]) for name in taobao.TRUTHS if name in (rows.dtype.names or ())}
         yield {"ids": ids, "labels": rows["clicked"].astype(np.float32), **truths}

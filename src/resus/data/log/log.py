@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from resus.data.fields.feature_map import FeatureMap, Ids, Weights
+from resus.arrays import Floats, Ids, Integers
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import Column, blocks_of, map_column
 from resus.data.log.writer import (
     COLUMNS,
@@ -31,9 +31,6 @@ __all__ = ["FEATURES", "MANIFEST", "USERS", "InteractionLog", "refuse_foreign"]
 PARTS = {MANIFEST, USERS, FEATURES, *map(column_file, COLUMNS)}
 FORMER_PARTS = {"events.arrow"}  # of format 1, which may be replaced
 
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InteractionLog:
@@ -44,7 +41,7 @@ class InteractionLog:
 
     features: FeatureMap
     ids: Ids  # [N, C]
-    weights: Weights | None  # [N, C], or None where all are 1
+    weights: Floats | None  # [N, C], or None where all are 1
     labels: Floats  # [N] in {0, 1}
     offsets: Integers  # [U + 1]
     user_ids: pa.Array  # [U] text
@@ -91,7 +88,7 @@ class InteractionLog:
         """One hash of everything a model could see, to tell two logs apart."""
         return str(self.manifest.get("hash") or self._hash())
 
-    def rows_of(self, users: npt.NDArray[np.int64]) -> Integers:
+    def rows_of(self, users: Integers) -> Integers:
         """Row numbers of the given users, user by user."""
         lengths = self.lengths[users]
         starts = np.repeat(self.offsets[users] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)

@@ -18,13 +18,11 @@ def user_fields(log: InteractionLog, users: npt.NDArray[np.int64]) -> tuple[int,
     rows = log.rows_of(users)
     own = np.repeat(log.offsets[users], log.lengths[users])
     others = np.repeat(np.roll(log.offsets[users], 1), log.lengths[users])
-    steady, column = [], 0
-    for number, field in enumerate(log.features.fields):
-        block = slice(column, column + field.columns)
-        agreed, chance = (_agree(log, block, rows, first).mean() for first in (own, others))
+    steady = []
+    for number, block in enumerate(log.features.blocks):
+        agreed, chance = (_agree(log, block.columns, rows, first).mean() for first in (own, others))
         if agreed - chance >= STEADY * (1 - chance) > 0:
             steady.append(number)
-        column += field.columns
     return tuple(steady)
 
 

@@ -117,8 +117,8 @@ class LogWriter:
         return {
             "rows": self._columns["ids"].rows,
             "users": users,
-            "items": len(item.vocabulary) if item else None,
+            "items": len(item.values) if item else None,
             "positives": self._positives,
             "ids": self._features.n_ids,
-            "fields": {f.name: f.ids - 1 if f.kind != "numeric" else "numeric" for f in fields},
+            "fields": {f.name: len(f.values) or f.kind for f in fields},
         }

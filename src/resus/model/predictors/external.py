@@ -9,9 +9,9 @@ from torch import Tensor
 
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
-from resus.errors import ConfigError
+from resus.errors import ConfigError, RowError
 from resus.external.probabilities import logits_of_column
-from resus.external.scoring_model import Floats, RowError
+from resus.external.scoring_model import Floats
 
 Scale = Literal["logits", "probabilities"]
 
@@ -21,14 +21,11 @@ class ExternalPredictor:
 
     def __init__(self, features: FeatureMap, *, column: str, scale: Scale) -> None:
         self.column, self.scale = column, scale
-        place = 0
-        for field, first in zip(features.fields, features.first_ids, strict=True):
-            if field.name == column and field.kind == "numeric":
-                self.place, self._missing = place, first
-                self._center, self._spread = field.center, field.scale
-                return
-            place += field.columns
-        raise ConfigError(_no_number(features, column, scale))
+        found = [block for block in features.blocks if block.field.name == column and block.field.is_number]
+        if not found:
+            raise ConfigError(_no_number(features, column, scale))
+        self._block = found[0]
+        self.place = self._block.columns.start
 
     def logits(self, features: Features) -> Tensor:
         assert features.weights is not None, "a numeric field has weights"
@@ -37,10 +34,10 @@ class ExternalPredictor:
 
     def logits_of(self, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> Floats:
         """The same of the column's own ids and weights; RowError where a row has no number there, or no probability."""
-        absent = np.flatnonzero(ids == self._missing)
+        values = self._block.field.numbers(ids - self._block.first, weights)
+        absent = np.flatnonzero(np.isnan(values))
         if len(absent):
             raise RowError(int(absent[0]), self.column, "the value is missing", "it is Ψ: fill it in")
-        values = weights.astype(np.float64) * self._spread + self._center
         return values if self.scale == "logits" else logits_of_column(values, self.column)
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -52,7 +49,7 @@ class ExternalPredictor:
 
 def _no_number(features: FeatureMap, column: str, scale: Scale) -> str:
     kinds: dict[str, Any] = {field.name: field.kind for field in features.fields}
-    numeric = [name for name, kind in kinds.items() if kind == "numeric"]
+    numeric = [field.name for field in features.fields if field.is_number]
     known = f"numeric are {', '.join(numeric)}" if numeric else "none of its fields is numeric"
     declare = f"write '{column}: numeric' under 'fields' of the schema and prepare again"
     if column not in kinds:

@@ -171,7 +171,7 @@ class FieldAnswer(Message):
     """A field that the model reads; `values` are the most frequent ones."""
 
     name: str
-    kind: Literal["categorical", "numeric", "multi"]
+    kind: str
     role: Literal["item", "context"]
     values: list[str]
 

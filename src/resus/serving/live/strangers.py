@@ -16,7 +16,6 @@ from resus.errors import ArtifactError
 from resus.files import read_json, sha256_of, write_json
 from resus.randomness import Purpose, generator
 from resus.serving.catalogue.catalogue import Catalogue, check_model
-from resus.serving.catalogue.raw_values import raw_values
 
 FORMAT = 1
 STRANGERS = "strangers.json"
@@ -44,7 +43,7 @@ def strangers_of(
 def _events(log: InteractionLog, rows: npt.NDArray[np.int64], catalogue: Catalogue) -> list[dict[str, Any]]:
     events = []
     for row in rows[:MOST_EVENTS]:
-        values = raw_values(log.features, log.ids[row], None if log.weights is None else log.weights[row])
+        values = log.features.decode(log.ids[row], None if log.weights is None else log.weights[row])
         context = {name: values[name] for name in catalogue.context}
         events.append({"item": values[log.features.item], "context": context, "label": float(log.labels[row])})
     return [event for event in events if event["item"] is not None]
