@@ -110,8 +110,7 @@ def _draw_files(source: str, like: str | None, rows: int | None, out: Path | Non
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import LOGS
     from resus.config.checking import checked
-    from resus.data.datasets.planted_taobao import PlantedTaobao
-    from resus.data.datasets.planted_taobao_files import write_planted_taobao
+    from resus.data.datasets.taobao.planted import PlantedTaobao, write_planted_taobao
     from resus.errors import ConfigError
 
     if source != "planted":

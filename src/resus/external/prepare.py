@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from resus.data import prepare as data_prepare
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
+from resus.data.prepare import prepare_log
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.progress import Progress
 
@@ -29,7 +29,7 @@ def prepare(
     be told from another, so the log is written anew.
     """
     model = Path(score_with) if isinstance(score_with, str) else score_with
-    return data_prepare.prepare(
+    return prepare_log(
         str(source),
         Path(out),
         path=None if path is None else Path(path),

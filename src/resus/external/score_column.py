@@ -11,7 +11,7 @@ import polars as pl
 
 from resus.config.checking import nearest_key
 from resus.data.problems import Problem
-from resus.data.readers.tables import Table
+from resus.data.readers.tables import RawTable
 from resus.data.schema import FieldSchema, TableSchema
 from resus.errors import ConfigError, DataError, ResusError, RowError
 from resus.external.choice import model_that_scores
@@ -150,7 +150,7 @@ class ScoreColumn:
             refuse_foreign_categories(frame.select(columns), self.model.listed, self.written_by, where)
         return self.on(frame, schema, where, lines=lines), self.schema(schema)
 
-    def on_table(self, table: Table) -> Table:
+    def on_table(self, table: RawTable) -> RawTable:
         """A table that was read, with the column."""
         assert table.frame is not None
         assert table.schema is not None

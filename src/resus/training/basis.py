@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from resus.data.log.column_files import ColumnWriter, blocks_of
+from resus.data.log.column_files import ColumnWriter, row_blocks
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Rows
 from resus.files import atomic_path
@@ -30,7 +30,7 @@ def fill_logits(
     """The logits of `rows`, but for those that are known."""
     missing = rows[np.isnan(kept[rows])]
     done = 0
-    for block in blocks_of(missing, BLOCK):
+    for block in row_blocks(missing, BLOCK):
         kept[block] = logits_of_rows(predictor, log, block)
         done += len(block)
         progress("basis logits", done, len(missing), "rows")

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.data.log.column_files import blocks_of
+from resus.data.log.column_files import row_blocks
 from resus.model.encoders.embedding import FieldEmbedding
 
 Ints = npt.NDArray[np.integer[Any]]
@@ -61,7 +61,7 @@ class RowwiseAdam(torch.optim.Adam):
     def settle(self) -> None:
         """Bring every row to where plain Adam has it: before the tables are read by anyone else."""
         for rows in self.tables:
-            for block in blocks_of(np.arange(len(rows.embedding.table)), SETTLED_AT_ONCE):
+            for block in row_blocks(np.arange(len(rows.embedding.table)), SETTLED_AT_ONCE):
                 rows.catch_up(block)
 
     def release(self) -> None:

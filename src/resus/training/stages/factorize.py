@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.data.log.column_files import blocks_of
+from resus.data.log.column_files import row_blocks
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.tensors import Features, Rows, features_of, labels_of
@@ -132,6 +132,6 @@ def _kept_fields(log: InteractionLog, users: npt.NDArray[np.int64]) -> Tensor:
 def _forget_unseen(embedding: FieldEmbedding, log: InteractionLog, rows: Rows) -> None:
     """A value that no training row has would keep the vector it was drawn with: it is to say nothing."""
     seen = np.zeros(len(embedding.table), dtype=np.bool_)
-    for block in blocks_of(rows, SEEN_AT_ONCE):
+    for block in row_blocks(rows, SEEN_AT_ONCE):
         seen[log.ids[block]] = True
     embedding.table[torch.from_numpy(~seen)] = 0.0
