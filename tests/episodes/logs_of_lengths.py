@@ -9,7 +9,7 @@ from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 
-ITEM = CategoricalField("item", vocabulary=tuple("abcd"))
+ITEM = CategoricalField("item", tuple("abcd"))
 
 
 def log_of(lengths: Sequence[int], *, ordered: bool = True) -> InteractionLog:

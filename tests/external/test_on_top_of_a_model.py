@@ -81,16 +81,14 @@ def test_what_is_saved_asks_for_the_model_again(fitted: Resus, table: pl.DataFra
     for tables, where in (((known, asked), "support"), ((known.with_columns(model_score=pl.lit(0.0)), asked), "query")):
         with pytest.raises(
             DataError,
-            match=rf"the {where} has no column 'model_score', which model.cbm wrote: hand that model over again, as "
+            match=rf"the {where} has no column 'model_score', which model.cbm wrote: give that model again, with "
             r"resus.load\(folder, predictor=…\) or --score-with, or write the column yourself",
         ):
             alone.predict(*tables)
     assert resus.load(tmp_path / "run", predictor=path).predict(known, asked).equals(fitted.predict(known, asked))
     other = linear_onnx(table, tmp_path, name="other.onnx", output="logits", logit=True).path
     for another in (other, discount):
-        with pytest.raises(
-            ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and .* is not that file: hand"
-        ):
+        with pytest.raises(ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and .* is not that file"):
             resus.load(tmp_path / "run", predictor=another)
 
 
@@ -100,7 +98,7 @@ def test_a_function_cannot_be_told_from_another_so_any_is_taken(table: pl.DataFr
     known, asked = support_and_query(table)
     with pytest.raises(
         DataError,
-        match=r"which the function 'discount' wrote: hand that model over again, as resus.load\(folder, predictor=…\), "
+        match=r"which the function 'discount' wrote: give that model again, with resus.load\(folder, predictor=…\), "
         "or write the column yourself$",
     ):
         resus.load(tmp_path / "run").predict(known, asked)
@@ -144,9 +142,7 @@ def test_a_prepared_log_must_hold_the_scores_of_the_same_file(table: pl.DataFram
     known, asked = support_and_query(table)
     assert fitted.predict(known, asked)["residual"].to_numpy().any()
     other = lightgbm_file(table, tmp_path).path
-    with pytest.raises(
-        ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and model.txt is not that file"
-    ):
+    with pytest.raises(ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and model.txt is not that file"):
         model(other).fit(tmp_path / "log")
 
 
@@ -227,7 +223,7 @@ def test_a_path_that_is_text_is_to_be_wrapped_in_load_too(fitted: Resus, path: P
         ConfigError, match=r"model.cbm' is text, which names a predictor: for the model file, give Path"
     ):
         resus.load(tmp_path / "run", predictor=str(path))
-    with pytest.raises(ConfigError, match="a value of the type str is no model that scores: give a function"):
+    with pytest.raises(ConfigError, match="a value of the type str cannot score rows"):
         resus.load(tmp_path / "run", predictor="deepfm")
 
 
@@ -246,7 +242,7 @@ def test_a_table_without_what_the_model_reads(fitted: Resus, table: pl.DataFrame
         DataError, match="the query has no column 'item': the model reads item, category, price, model_"
     ):
         fitted.predict(known, asked.drop("item"))
-    with pytest.raises(ConfigError, match="a value of the type int is no model that scores"):
+    with pytest.raises(ConfigError, match="a value of the type int cannot score rows"):
         Resus(predictor=3)
 
 

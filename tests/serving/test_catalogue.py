@@ -217,7 +217,7 @@ def test_a_folder_without_a_catalogue_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_log_without_items_is_refused() -> None:
-    features = FeatureMap((CategoricalField("day", vocabulary=("m",)),))
+    features = FeatureMap((CategoricalField("day", ("m",)),))
     of = log("planted")
     ids = np.zeros((of.n_rows, 1), dtype=np.int32)
     without = InteractionLog(features, ids, None, of.labels, of.offsets, of.user_ids, ordered=True)

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import polars as pl
 
 from resus.arrays import Doubles
-from resus.data.fields.categorical import Vocabulary
 from resus.data.fields.values import as_numbers, as_text
+from resus.data.fields.vocabulary import Vocabulary
 from resus.errors import DataError, RowError
 
 
@@ -82,13 +82,13 @@ class Categories:
 
 @runtime_checkable
 class ListsCategories(Protocol):
-    """A model whose file lists, by the place of the column, all categories that it knows."""
+    """A model whose file lists the categories that it knows, by the place of their column."""
 
     listed: Mapping[int, Categories]
 
 
 def refuse_foreign_categories(frame: pl.DataFrame, listed: Mapping[int, Categories], model: str, where: str) -> None:
-    """A column of a whole table none of whose values is listed is written in another way than the model learned it."""
+    """Refuse a column with no listed value at all: its values are written in another way than the model learned."""
     for place, categories in listed.items():
         column = frame[:, place]
         values = as_text(column).drop_nulls()
@@ -97,6 +97,6 @@ def refuse_foreign_categories(frame: pl.DataFrame, listed: Mapping[int, Categori
             known = categories.words
             raise DataError(
                 f"{where}, column '{column.name}': none of its values, such as {values[0]!r}, is among the "
-                f"{len(known):,} categories of {model}{f', such as {known[0]!r}' if known else ''}: write them as they "
-                "were written for the model's training"
+                f"{len(known):,} categories of {model}{f', such as {known[0]!r}' if known else ''}: write them as "
+                "for the training of the model"
             )

@@ -19,10 +19,10 @@ from resus.errors import DataError
 
 FIELDS = FeatureMap(
     (
-        CategoricalField("item", vocabulary=("a", "7", "1", "2.5", "1e-7", "true", "0", "1e+20")),
+        CategoricalField("item", ("a", "7", "1", "2.5", "1e-7", "true", "0", "1e+20")),
         NumericField("price", center=3.0, scale=4.0),
-        MultiField("tags", vocabulary=("x", "y", "1", "true", "2.5", "a b"), slots=3),
-        MultiField("letters", vocabulary=("x", "y"), separator="", slots=2),
+        MultiField("tags", ("x", "y", "1", "true", "2.5", "a b"), slots=3),
+        MultiField("letters", ("x", "y"), separator="", slots=2),
     ),
     item="item",
 )

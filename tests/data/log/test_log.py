@@ -20,7 +20,7 @@ from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError
 
-FEATURE_MAP = FeatureMap((CategoricalField("item", vocabulary=("a",)),), item="item")
+FEATURE_MAP = FeatureMap((CategoricalField("item", ("a",)),), item="item")
 PARTS = ("ids", "weights", "labels", "offsets", "truth", "crowd")
 
 

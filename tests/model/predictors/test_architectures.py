@@ -25,10 +25,10 @@ every_architecture = pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "
 
 FIELDS = FeatureMap(
     (
-        CategoricalField("item", vocabulary=tuple("abcde")),  # ids 0 to 5
+        CategoricalField("item", tuple("abcde")),  # ids 0 to 5
         NumericField("price"),  # ids 6 and 7
-        MultiField("tags", vocabulary=tuple("xyz"), slots=3),  # ids 8 to 11
-        CategoricalField("daypart", vocabulary=tuple("mn")),  # ids 12 to 14
+        MultiField("tags", tuple("xyz"), slots=3),  # ids 8 to 11
+        CategoricalField("daypart", tuple("mn")),  # ids 12 to 14
     ),
     item="item",
 )

@@ -82,22 +82,24 @@ def test_a_row_without_it_is_refused(value: float | None, what: str) -> None:
 @pytest.mark.parametrize("value", [1.3, -0.2])
 def test_what_is_no_probability_is_refused_in_training_and_in_answering(value: float, tmp_path: Path) -> None:
     events = table()
-    fix = r"write numbers from 0 to 1, or train with logits:chance where the column holds logits$"
+    fix = r"write numbers from 0 to 1"
     fitted = model("probabilities:chance").fit(build_log(events, SCHEMA, KEEP))
     odd = with_cell(events, 5, "chance", value)
     for tables, where in (((odd, events), "support"), ((events, odd), "query")):
-        with pytest.raises(DataError, match=f"^the {where}, row 6, column 'chance': {value} is no probability; {fix}"):
+        with pytest.raises(
+            DataError, match=f"^the {where}, row 6, column 'chance': {value} is not a probability; {fix}"
+        ):
             fitted.predict(*tables)
     user, time = events["user"][5], events["time"][5]
     row = (events.filter(user=user)["time"] < time).sum() + 1
     log = build_log(odd, SCHEMA, KEEP, name="mine")
     with pytest.raises(
         DataError,
-        match=f"^the log 'mine', row {row} of user '{user}', column 'chance': {value} is no probability; {fix}",
+        match=f"^the log 'mine', row {row} of user '{user}', column 'chance': {value} is not a probability; {fix}",
     ):
         model("probabilities:chance").fit(log, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(DataError, match=r"'score': .* is no probability"):
+    with pytest.raises(DataError, match=r"'score': .* is not a probability"):
         model("probabilities:score").fit(log)
 
 
@@ -110,7 +112,9 @@ def test_a_service_refuses_what_is_no_probability_through_the_predictor() -> Non
     assert log.features.fields[3].name == "chance"
     predictor.logits(asked)  # it reads no other column than its own
     asked.weights[2, 3] += 5
-    with pytest.raises(DataError, match=r"^row 3, column 'chance': \S+ is no probability; write numbers from 0 to 1"):
+    with pytest.raises(
+        DataError, match=r"^row 3, column 'chance': \S+ is not a probability; write numbers from 0 to 1"
+    ):
         predictor.logits(asked)
 
 

@@ -30,7 +30,7 @@ def task_of_two_tastes() -> Task:
     random = np.random.default_rng(5)
     items = random.integers(4, size=(USERS, EVENTS))
     taste = random.permutation(USERS) % 2
-    item = CategoricalField("item", vocabulary=tuple("abcd"))
+    item = CategoricalField("item", tuple("abcd"))
     log = InteractionLog(
         features=FeatureMap((item,), item="item"),
         ids=(1 + items).reshape(-1, 1).astype(np.int32),

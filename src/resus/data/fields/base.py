@@ -3,12 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
 from resus.arrays import Array, Doubles, Floats, Ids, Integers
+from resus.data.fields.vocabulary import Vocabulary
 
 Encoded = tuple[Ids, Floats | None]
 
@@ -31,8 +33,8 @@ class BadRows(NamedTuple):
 class Field(ABC):
     """One input field with what it learned from a table.
 
-    It reads a value as `columns` ids and their weights. Its ids run from 0, which stands for a value that is missing or
-    was never seen, to `ids - 1`. Each weight is 1 if the weights are None.
+    It reads a value as `columns` ids and their weights. Its ids begin with 0, which stands for a value that is missing
+    or was never seen. If the weights are None, each of them is 1.
     """
 
     kind: ClassVar[str]
@@ -43,6 +45,7 @@ class Field(ABC):
     can_name_items: ClassVar[bool] = False  # each value has one id of its own
 
     name: str
+    values: tuple[str, ...] = ()  # of the ids from 1 on, the most frequent first
 
     @classmethod
     @abstractmethod
@@ -55,19 +58,18 @@ class Field(ABC):
         """
 
     @property
-    @abstractmethod
     def ids(self) -> int:
         """How many ids the field has, 0 included."""
+        return 1 + len(self.values)
 
     @property
     def columns(self) -> int:
         """How many ids a row has."""
         return 1
 
-    @property
-    def values(self) -> tuple[str, ...]:
-        """The values of the ids from 1 on, the most frequent first; empty for a field without a list of values."""
-        return ()
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.values)
 
     @abstractmethod
     def encode(self, column: pl.Series) -> Encoded:
@@ -84,18 +86,18 @@ class Field(ABC):
     def decode(self, ids: Ids, weights: Floats | None) -> Any:
         """A value that has these `[columns]` ids and weights; None if it is missing or was never seen."""
 
-    @abstractmethod
     def example(self) -> Any:
         """A value that the field knows; None if it knows none."""
+        return self.values[0] if self.values else None
 
     @property
-    @abstractmethod
     def tree_columns(self) -> tuple[bool, ...]:
         """One entry for each column that a tree sees: whether it is a category."""
+        return (True,)
 
-    @abstractmethod
     def tree_matrix(self, ids: Ids, weights: Floats | None) -> Array:
         """`[N, tree columns]`: what a tree sees of `[N, columns]` ids and weights."""
+        return ids[:, :1]
 
     def numbers(self, ids: Ids, weights: Floats) -> Doubles:
         """`[N]` numbers of the `[N]` ids and weights, NaN where one is missing. Only for fields with `is_number`."""

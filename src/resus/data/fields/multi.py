@@ -11,8 +11,8 @@ import pydantic
 
 from resus.arrays import Array, Floats, Ids, Integers
 from resus.data.fields.base import Encoded, Field, FieldOptions
-from resus.data.fields.categorical import Vocabulary
 from resus.data.fields.values import as_text, text_of
+from resus.data.fields.vocabulary import Vocabulary
 
 WIDEST_MULTI_HOT = 128  # ids; a tree sees only the first value of a wider field
 
@@ -26,14 +26,13 @@ class MultiOptions(FieldOptions):
 
 @dataclass(frozen=True)
 class MultiField(Field):
-    """Each value of the vocabulary has an id of its own. The values of a row share the weight 1; empty slots have 0."""
+    """Each known value has an id of its own. The values of a row share the weight 1; empty slots have the weight 0."""
 
     kind = "multi"
     options = MultiOptions
     weighted = True
     takes_lists = True
 
-    vocabulary: tuple[str, ...] = ()
     slots: int = 1
     separator: str = "|"
 
@@ -47,20 +46,8 @@ class MultiField(Field):
         return cls(name, Vocabulary.learn(texts, min_count, counts), slots, options.separator)
 
     @property
-    def ids(self) -> int:
-        return 1 + len(self.vocabulary)
-
-    @property
     def columns(self) -> int:
         return self.slots
-
-    @property
-    def values(self) -> tuple[str, ...]:
-        return self.vocabulary
-
-    @cached_property
-    def _known(self) -> Vocabulary:
-        return Vocabulary(self.vocabulary)
 
     @cached_property
     def _weights(self) -> Floats:
@@ -72,7 +59,7 @@ class MultiField(Field):
     def encode(self, column: pl.Series) -> Encoded:
         texts, lengths = _split(column, self.separator, self.slots)
         ids = np.zeros((len(column), self.slots), dtype=np.int32)
-        ids[np.arange(self.slots) < lengths[:, None]] = self._known.look_up(texts)
+        ids[np.arange(self.slots) < lengths[:, None]] = self.vocabulary.look_up(texts)
         return ids, self._weights[lengths]
 
     def encode_values(self, values: Sequence[Any]) -> Encoded:
@@ -85,14 +72,11 @@ class MultiField(Field):
         if not isinstance(value, list | tuple):
             text = text_of(value, row, self.name)
             value = () if text is None else text.split(self.separator) if self.separator else text
-        return [self._known.place_of(one, row, self.name) for one in value][: self.slots]
+        return [self.vocabulary.place_of(one, row, self.name) for one in value][: self.slots]
 
     def decode(self, ids: Ids, weights: Floats | None) -> list[str | None]:
         assert weights is not None
-        return [self.vocabulary[place - 1] if place else None for place in ids[weights > 0]]
-
-    def example(self) -> str | None:
-        return self.vocabulary[0] if self.vocabulary else None
+        return [self.values[place - 1] if place else None for place in ids[weights > 0]]
 
     @property
     def _is_multi_hot(self) -> bool:
@@ -105,7 +89,7 @@ class MultiField(Field):
     def tree_matrix(self, ids: Ids, weights: Floats | None) -> Array:
         assert weights is not None
         if not self._is_multi_hot:
-            return ids[:, :1]
+            return super().tree_matrix(ids, weights)
         hot = np.zeros((len(ids), self.ids), dtype=np.float32)
         rows, slots = np.nonzero(weights > 0)
         hot[rows, ids[rows, slots]] = 1.0

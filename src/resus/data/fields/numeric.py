@@ -51,7 +51,7 @@ class NumericField(Field):
         low, high = (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
         center = low if options.center is None else options.center
         scale = ((high - low) or 1.0) if options.scale is None else options.scale
-        return cls(name, center, scale)
+        return cls(name, center=center, scale=scale)
 
     @property
     def ids(self) -> int:

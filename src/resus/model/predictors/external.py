@@ -7,11 +7,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from resus.arrays import Doubles
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError, RowError
 from resus.external.probabilities import logits_of_column
-from resus.external.scoring_model import Floats
 
 Scale = Literal["logits", "probabilities"]
 
@@ -32,7 +32,7 @@ class ExternalPredictor:
         said = self.logits_of(features.ids[:, self.place].numpy(), features.weights[:, self.place].numpy())
         return torch.from_numpy(said.astype(np.float32))
 
-    def logits_of(self, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> Floats:
+    def logits_of(self, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> Doubles:
         """The same of the column's own ids and weights; RowError where a row has no number there, or no probability."""
         values = self._block.field.numbers(ids - self._block.first, weights)
         absent = np.flatnonzero(np.isnan(values))
