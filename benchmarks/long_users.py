@@ -11,8 +11,9 @@ from resus.config.settings import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
-from resus.model.build import build_model, build_predictor
+from resus.model.build import build_personalizer
 from resus.serving.live.user import LiveUser
+from resus.serving.store import Event
 
 EVENTS = (10, 30, 100, 300, 1000, 3000)
 CANDIDATES, REPEATS = 100, 30
@@ -25,9 +26,7 @@ def live_user(learner: str, log: InteractionLog) -> LiveUser:
     predictor = {f"predictor.{key}": value for key, value in NETWORK.items()}
     encoder = {f"encoder.{key}": value for key, value in NETWORK.items()} if learner != "plus" else {}
     config = resolve({"learner.kind": learner, **predictor, **encoder})
-    model = build_model(config, log.features).eval()
-    width = int(model.encoder.width)  # type: ignore[arg-type]
-    return LiveUser(build_predictor(config, log.features), model, width=width, capacity=10_000)
+    return LiveUser(build_personalizer(config, log.features).eval(), capacity=10_000)
 
 
 def milliseconds(user: LiveUser, log: InteractionLog) -> Iterator[float]:
@@ -51,7 +50,7 @@ def main() -> None:
         for events in EVENTS:
             user = live_user(learner, log)
             rows = np.arange(events)
-            history = [(f"e{row:05}", float(row % 3 == 0), float(row)) for row in rows]
+            history = [Event(f"e{row:05}", float(row), float(row % 3 == 0), {}) for row in rows]
             user.start_from(history, features_of(log, rows))
             found.append(statistics.median(milliseconds(user, log)))
         print(f"{name:<9}" + "".join(f"{value:>9.1f}" for value in found), flush=True)

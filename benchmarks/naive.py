@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from resus import InteractionLog
 from resus.episodes.tensors import Features
 from resus.model.learners.ridge.learner import RidgeLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.personalizer import Personalizer
 from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress, silent
 
@@ -55,7 +55,7 @@ class QueryDataset(Dataset[Sample]):
 class NaiveResus(nn.Module):
     """ŷ = σ(Ψ(x) + β·Δŷ) of queries that each bring their support."""
 
-    def __init__(self, predictor: NeuralPredictor, model: ResidualModel) -> None:
+    def __init__(self, predictor: NeuralPredictor, model: Personalizer) -> None:
         super().__init__()
         self.predictor = predictor.requires_grad_(False)
         self.model = model

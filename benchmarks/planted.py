@@ -30,8 +30,6 @@ from resus.data.datasets.planted import draw_world
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
 from resus.files import write_text
-from resus.model.predictors.neural import logits_of_rows
-from resus.training.run import split_of
 
 CELLS = Path("runs/benchmarks/planted.jsonl")
 RUNS = Path("runs/benchmarks")
@@ -88,12 +86,12 @@ def _bounds(world: PlantedWorld, log: InteractionLog, model: Resus) -> tuple[dic
     assert log.truth is not None
     assert model.pretrained is not None
     assert np.array_equal(log.truth, hidden.events["truth"].to_numpy().astype(np.float32)), "the log keeps the order"
-    ordered = OrderedUsers.of(log, split_of(model.config, log).test, model.config.seed)
+    ordered = OrderedUsers.of(log, model.config.user_split(log.n_users).test, model.config.seed)
     labels = log.labels[ordered.rows].astype(np.float64)
     traits = hidden.traits[hidden.events["item"].to_numpy()[ordered.rows]]
     design = np.column_stack([np.ones(len(traits)), traits])
     prior = np.array([world.bias_spread**2] + [world.taste_spread**2] * world.traits)
-    basis = logits_of_rows(model.pretrained, log, ordered.rows).astype(np.float64)
+    basis = model.pretrained.logits_of_rows(log, ordered.rows).astype(np.float64)
     aucs: dict[str, dict[str, float]] = {TRUE_KERNEL: {}, EXACT: {}}
     effective = 1.0
     for name, logits in ((TRUE_KERNEL, basis), (EXACT, hidden.known[ordered.rows])):

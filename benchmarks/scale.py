@@ -35,7 +35,7 @@ from resus.episodes.tensors import features_of, labels_of
 from resus.files import append_line
 from resus.model.build import build_predictor
 from resus.model.predictors.neural import NeuralPredictor
-from resus.serving.store.protocol import Event
+from resus.serving.store import Event
 from resus.serving.store.sqlite import SqliteStore
 from resus.training.rowwise_adam import adam_of
 from resus.training.run import METRICS
@@ -134,7 +134,7 @@ def store(users: int = 500, events: int = 50) -> dict[str, Any]:
     """Bytes per event in a SQLite store of Taobao's context: the item, which brings its own fields, and the place."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.sqlite"
-        kept = SqliteStore(path, capacity=200)
+        kept = SqliteStore(str(path), capacity=200)
         for user in range(users):
             context = [{"adgroup_id": str(n * 997), "pid": "430548_1007"} for n in range(events)]
             drawn = [Event(f"{user}-{n}", 1.494e9 + n, float(n % 20 == 0), context[n]) for n in range(events)]

@@ -37,15 +37,14 @@ from resus.config.settings import Config, resolve
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
-from resus.evaluation.scoring import score_prefixes
 from resus.files import write_text
-from resus.model.build import build_model, build_predictor
+from resus.model.build import build_personalizer, build_predictor
 from resus.model.encoders.deepfm import DeepFM
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress
 from resus.training.loop import Schedule
-from resus.training.run import METRICS, split_of
+from resus.training.run import METRICS
 from resus.training.stages.metatrain import metatrain
 from resus.training.stages.pretrain import pretrain
 
@@ -121,23 +120,23 @@ class Bench:
 
     @cached_property
     def train_users(self) -> Users:
-        return split_of(self.configs["RESUS-RR"], self.log).train
+        return self.configs["RESUS-RR"].user_split(self.log.n_users).train
 
     @cached_property
     def test_users(self) -> Users:
-        return split_of(self.configs["RESUS-RR"], self.log).test
+        return self.configs["RESUS-RR"].user_split(self.log.n_users).test
 
     def population(self, part: str, users: Users) -> tuple[str, int]:
         """Some users in words, and their rows."""
         rows = int(self.log.lengths[users].sum())
         return f"{len(users):,} {part} users, {rows:,} rows", rows
 
-    def parts(self, name: str) -> tuple[NeuralPredictor, ResidualModel]:
+    def parts(self, name: str) -> tuple[NeuralPredictor, Personalizer]:
         """Fresh weights: how fast they are hardly depends on what they learned (RESUS+ takes more or fewer steps)."""
         torch.manual_seed(1)
         predictor = build_predictor(self.configs[name], self.log.features)
         assert isinstance(predictor, NeuralPredictor)
-        return predictor, build_model(self.configs[name], self.log.features)
+        return predictor, build_personalizer(self.configs[name], self.log.features, predictor)
 
     def sampler(self, name: str, users: Users) -> EpisodeSampler:
         config = self.configs[name]
@@ -170,7 +169,7 @@ class Bench:
         predictor, model = self.parts(name)
         rows = self.log.rows_of(users)
         basis = np.full(self.log.n_rows, np.nan, dtype=np.float32)
-        basis[rows] = logits_of_rows(predictor, self.log, rows)
+        basis[rows] = predictor.logits_of_rows(self.log, rows)
         return partial(
             metatrain,
             model,
@@ -189,8 +188,8 @@ class Bench:
 
         def work() -> list[float]:
             ordered = OrderedUsers.of(self.log, users, seed=1)
-            basis = logits_of_rows(predictor, self.log, ordered.rows)
-            logits = score_prefixes(model, self.log, ordered, basis, sizes)
+            basis = predictor.logits_of_rows(self.log, ordered.rows)
+            logits = model.score_prefixes(self.log, ordered, sizes, basis=basis)
             labels, positions = self.log.labels[ordered.rows], ordered.positions
             queries = [positions >= size for size in sizes]
             return [auc(labels[query], logits[query, column]) for column, query in enumerate(queries)]

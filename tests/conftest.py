@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["service_fixtures"]
+
 settings.register_profile("resus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("resus")
 

@@ -25,9 +25,6 @@ from resus import (
     planted_log,
 )
 from resus.episodes.prefixes import OrderedUsers
-from resus.evaluation.scoring import score_prefixes
-from resus.model.predictors.neural import logits_of_rows
-from resus.training.run import split_of
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-RR": {},
@@ -114,9 +111,9 @@ def test_predict_is_what_evaluation_scores(learner: str, table: pl.DataFrame, lo
     """Given a test user's first k events, both ways to ask give the logits of the rest."""
     model = tiny(learner=learner).fit(log)
     trained = model._fitted()
-    ordered = OrderedUsers.of(log, split_of(model.config, log).test, model.config.seed)
-    basis = logits_of_rows(trained.predictor, log, ordered.rows)
-    logits = score_prefixes(trained.model, log, ordered, basis, model.config.evaluation.sizes)
+    ordered = OrderedUsers.of(log, model.config.user_split(log.n_users).test, model.config.seed)
+    basis = trained.model.predictor.logits_of_rows(log, ordered.rows)
+    logits = trained.model.score_prefixes(log, ordered, model.config.evaluation.sizes, basis=basis)
     names = [str(log.user_ids[int(user)]) for user in ordered.users]
     rows = table.with_columns(pl.col("user").cast(pl.String)).sort("time", maintain_order=True)
     for size in (0, 1, 3, 6):
@@ -358,9 +355,9 @@ def test_an_unknown_base_is_named(model: Resus, log: InteractionLog) -> None:
 
 
 def test_a_predictor_taken_from_another_run_is_used_as_it_is(model: Resus, log: InteractionLog) -> None:
-    before = {name: tensor.clone() for name, tensor in model._fitted().predictor.state_dict().items()}
+    before = {name: tensor.clone() for name, tensor in model._fitted().model.predictor.state_dict().items()}
     taken = tiny().fit(log, predictor_from=model)
-    after = taken._fitted().predictor.state_dict()
+    after = taken._fitted().model.predictor.state_dict()
     assert all(before[name].equal(after[name]) for name in before)
     assert [line["stage"] for line in taken.history] == ["residuals", "residuals"]
 

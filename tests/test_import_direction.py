@@ -8,13 +8,12 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness"),
-    ("files",),
-    ("config",),
+    ("errors", "version", "progress", "arrays", "randomness", "checking"),
+    ("files", "tensor_files"),
     ("data",),
     ("external",),
     ("episodes",),
-    ("model",),
+    ("model", "config"),
     ("training", "evaluation", "scoring", "artifact"),
     ("baselines", "estimator"),
     ("report", "serving", "cluster"),

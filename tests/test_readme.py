@@ -9,8 +9,8 @@ from models_of_others import catboost_file, rows
 from planted_models import TINY
 from typer.testing import CliRunner
 
+from resus.checking import known_keys
 from resus.cli.main import app
-from resus.config.checking import known_keys
 from resus.config.settings import Config
 
 README = Path(__file__).parents[1] / "README.md"

@@ -1,1 +1,1 @@
-"""The service under load, killed and fuzzed: `python -m benchmarks.service.load`, `.kills`, `.fuzz`."""
+"""The service under load, kills and bad requests: `python -m benchmarks.service.load`, `.kills`, `.fuzz`."""

@@ -1,8 +1,8 @@
-"""Nothing that is sent makes the service fail or grow.
+"""No request makes the service fail or use more memory.
 
     python -m benchmarks.service.fuzz            10,000 mangled requests, then Schemathesis on the OpenAPI description
 
-A mangled request is a good one in which values were replaced, bytes changed, or the address bent; a fifth stays good.
+A mangled request is a good one with some values replaced, bytes changed, or another address. A fifth stays good.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from rich.console import Console
 from benchmarks.service.served import Served, exported, items_of, served
 
 REQUESTS, WARM_UP, EXAMPLES = 10_000, 2_000, 100
-GROWTH_BYTES = 16 * 2**20  # as much as an allocator may keep, and far less than 8,000 leaks of 4 KiB
+GROWTH_BYTES = 16 * 2**20  # an allocator may keep as much; 8,000 leaks of 4 KiB would be twice as much
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 PATHS = (
     "/",
@@ -35,7 +35,7 @@ PATHS = (
     "/v1/predict",
     "/v1/model",
     "/v1/catalogue",
-    "/v1/strangers/random",
+    "/v1/test-users/random",
     "/v1/results",
     "/v1/users/u1",
     "/v1/users/%ff%00",
@@ -89,7 +89,7 @@ console = Console()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=REQUESTS)
-    parser.add_argument("--examples", type=int, default=EXAMPLES, help="of Schemathesis, per route")
+    parser.add_argument("--examples", type=int, default=EXAMPLES, help="examples of Schemathesis per route")
     asked = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -176,7 +176,7 @@ def _broken(body: bytes, chance: random.Random) -> bytes:
 
 
 def _send(address: str, method: str, path: str, headers: dict[str, str], body: bytes) -> int:
-    """The status; 0 where the service closed the connection on what was no HTTP."""
+    """The status; 0 if the service closed the connection because the request was not HTTP."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
     try:
         connection.request(method, path, body, headers)

@@ -1,9 +1,9 @@
-"""Every acknowledged event is there after `kill -9`, and none twice.
+"""After `kill -9` the service has every acknowledged event, and none twice.
 
     python -m benchmarks.service.kills            20 kills of the server and 20 of a worker, on SQLite and on Redis
 
-Clients send batches all the time; one that gets no answer sends the same batch again. At the end the service is asked
-for every user, and the events must be those that were sent, each once.
+Clients send batches all the time. A client that gets no answer sends the same batch again. At the end the service must
+have the events that were sent, each of them once.
 """
 
 import argparse
@@ -33,7 +33,7 @@ console = Console()
 
 
 class Client(threading.Thread):
-    """Sends numbered events until told to stop; `acknowledged` counts those that were answered for."""
+    """Sends numbered events until it is stopped; `acknowledged` counts those that the service confirmed."""
 
     def __init__(self, name: str, items: list[str]) -> None:
         super().__init__(daemon=True)
@@ -66,7 +66,7 @@ class Client(threading.Thread):
         return f"{self.label}-{number // PER_USER}"
 
     def check(self) -> int:
-        """How many events the service has of what this client sent; anything missing or double is an error."""
+        """How many events of this client the service has. A missing event or a duplicate is an error."""
         if self.refusals:
             raise SystemExit(f"{self.label} was refused with {self.refusals[0]}")
         found: list[str] = []
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
-    """The only process of the service is killed and started anew on the same port."""
+    """Kill the only process of the service, and start it again on the same port."""
     chance, port, clients = random.Random(1), _free_port(), list[Client]()
     for _ in range(kills):
         with served(run, store, port=port) as service:
@@ -108,7 +108,7 @@ def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
 
 
 def _worker_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
-    """One of two workers is killed; the supervisor starts another."""
+    """Kill one of two workers; the supervisor starts another."""
     chance = random.Random(2)
     with served(run, store, workers=WORKERS) as service:
         clients = _started(service.address)
@@ -132,7 +132,7 @@ def _started(address: str) -> list[Client]:
 
 
 def _stopped(clients: list[Client]) -> tuple[int, int]:
-    """Events found and batches sent again, of all clients, after each had one more batch answered."""
+    """Events found and batches repeated, for all clients, after each got one more answer."""
     for client in clients:
         _wait_for_an_answer(client)
         client.stopping.set()
@@ -142,7 +142,7 @@ def _stopped(clients: list[Client]) -> tuple[int, int]:
 
 
 def _wait_for_load(supervisor: int, clients: list[Client]) -> None:
-    """Until every worker answers and every client has been answered since."""
+    """Wait until every worker answers and every client got an answer since."""
     while sum(map(_serves, _workers_of(supervisor))) < WORKERS:
         time.sleep(0.05)
     for client in clients:
@@ -158,7 +158,7 @@ def _wait_for_an_answer(client: Client) -> None:
 
 
 def _serves(worker: int) -> bool:
-    """A worker listens to SIGHUP once it answers."""
+    """A worker handles SIGHUP as soon as it answers."""
     status = Path(f"/proc/{worker}/status").read_text(encoding="ascii")
     caught = int(status.split("SigCgt:")[1].split()[0], 16)
     return bool(caught >> (signal.SIGHUP - 1) & 1)

@@ -1,10 +1,10 @@
-"""What the service costs on top of scoring in the process, under wrk on loopback.
+"""How much slower the service is than scoring in the same process, measured with wrk on loopback.
 
     python -m benchmarks.service.load            MovieLens-1M, DeepFM; about five minutes on two idle cores
-    python -m benchmarks.service.load --quick    three seconds per part, judged by nothing
+    python -m benchmarks.service.load --quick    three seconds per part; the figures are not kept
 
-One worker, one connection that always asks. Of the requests with 100 candidates half come right after an event of the
-same user. In the process the same users, events and candidates are scored by the same engine, on a store of its own.
+One worker, and one connection that sends request after request. Half of the requests with 100 candidates come right
+after an event of the same user. The same engine then scores the same users, events and candidates in this process.
 """
 
 import argparse
@@ -26,21 +26,21 @@ from rich.table import Table
 from benchmarks.service.served import LEARNERS, ask, exported, items_of, served
 from resus.files import write_text
 from resus.serving.engine import Engine
-from resus.serving.http.guard import CAPACITY
-from resus.serving.http.messages import EventsRequest, PredictRequest
+from resus.serving.limits import EVENTS_PER_USER
 from resus.serving.loaded import LoadedModel
-from resus.serving.store.protocol import open_store
+from resus.serving.messages import EventsRequest, PredictRequest
+from resus.serving.store import open_store
 
 FIGURES = Path("benchmarks/service/load.json")
 REPLAY = Path(__file__).with_name("replay.lua")
 USERS, KNOWN, CANDIDATES = 200, 15, 100
-CYCLE = 600  # turns before wrk begins anew, with new event ids
+CYCLE = 600  # turns before wrk starts again, with new event ids
 GROWING = 10
 console = Console()
 
 
 class Line(NamedTuple):
-    """One request; FRESH in its body becomes a number that no other request has."""
+    """One request. FRESH in its body is replaced by the number of the request."""
 
     kind: str
     path: str
@@ -100,7 +100,7 @@ def _predict(kind: str, user: str, asked: Sequence[str]) -> Line:
 
 
 def _turns(chance: random.Random, items: Sequence[str]) -> Iterator[Line]:
-    """An event, a prediction for its user, and one for somebody who has had none since the last."""
+    """An event, a prediction for its user, and a prediction for a user without new events."""
     for _ in range(CYCLE):
         someone, other = chance.sample(range(USERS), 2)
         yield _fresh(f"u{someone}", chance, items)
@@ -109,7 +109,7 @@ def _turns(chance: random.Random, items: Sequence[str]) -> Iterator[Line]:
 
 
 def _growing(chance: random.Random, items: Sequence[str]) -> Iterator[Line]:
-    """New users: each cycle an event and two predictions of one candidate."""
+    """New users: in each cycle an event and two predictions of one candidate."""
     for user in range(GROWING):
         yield _fresh(f"g{user}", chance, items)
         yield _predict("one-after-event", f"g{user}", [chance.choice(items)])
@@ -117,7 +117,7 @@ def _growing(chance: random.Random, items: Sequence[str]) -> Iterator[Line]:
 
 
 def _replay(address: str, folder: str, lines: Sequence[Line], *, seconds: int) -> list[Answered]:
-    """What wrk measured; any error ends the benchmark."""
+    """What wrk measured. An error ends the benchmark."""
     asked, answered = Path(folder, "asked.txt"), Path(folder, "answered.txt")
     asked.write_text("".join("\t".join(line) + "\n" for line in lines))
     command = ["wrk", "--threads", "1", "--connections", "1", "--duration", f"{seconds}s", "--timeout", "10s"]
@@ -133,9 +133,9 @@ def _replay(address: str, folder: str, lines: Sequence[Line], *, seconds: int) -
 
 
 def _in_process(run: Path, store: str, known: Sequence[dict[str, Any]], turns: Sequence[Line]) -> dict[str, float]:
-    """Medians of one pass over the same turns: scoring alone, and the whole answer with its store."""
+    """Medians of one pass over the same turns: scoring alone, and whole answers with the store."""
     loaded = LoadedModel.load(run)
-    engine = Engine(loaded, open_store(store, capacity=CAPACITY))
+    engine = Engine(loaded, open_store(store, capacity=EVENTS_PER_USER))
     for first in range(0, len(known), 1000):
         engine.observe(EventsRequest.model_validate({"events": known[first : first + 1000]}).events)
     taken: dict[str, list[float]] = defaultdict(list)
@@ -154,13 +154,9 @@ def _in_process(run: Path, store: str, known: Sequence[dict[str, Any]], turns: S
 
 
 def _score_alone(engine: Engine, body: dict[str, Any]) -> float:
-    """A `LiveUser` that has its events scores the candidates of a request: no store, no messages."""
+    """Seconds in which a `LiveUser` scores the candidates of a request, without store and messages."""
     record = engine.store.read(body["user"])
-    live = engine.loaded.live_user(CAPACITY)
-    live.start_from(
-        [(event.id, event.label, event.time) for event in record.events],
-        engine.loaded.rows([event.features for event in record.events]),
-    )
+    live = engine.loaded.live_user(EVENTS_PER_USER, record.events)
     began = time.perf_counter()
     live.score(engine.loaded.rows([{engine.loaded.item: item} for item in body["items"]]))
     return time.perf_counter() - began

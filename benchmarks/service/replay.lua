@@ -1,5 +1,5 @@
--- wrk asks what a file of "kind path body" lines says (tabs between), in order and again from the start, over one
--- connection; FRESH becomes the number of the request. Writes "kind round microseconds status" per answer.
+-- wrk sends the requests of a file, again and again, over one connection. A line of the file is "kind path body" with
+-- tabs between; FRESH is replaced by the number of the request. Writes "kind round microseconds status" per answer.
 local ffi = require("ffi")
 ffi.cdef("typedef struct { long s; long ns; } moment; int clock_gettime(int, moment *);")
 local moment = ffi.new("moment")

@@ -1,4 +1,4 @@
-"""A model of MovieLens-1M behind `resus serve`, in a process of its own."""
+"""A model of MovieLens-1M behind `resus serve`, in its own process."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ class Served:
     address: str
 
     def peak_and_now(self) -> tuple[int, int]:
-        """Resident bytes of the process: the most it had, and what it has."""
+        """Resident bytes of the process: at the peak, and now."""
         status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
         sizes = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Vm"))
         peak, now = (int(sizes[name].split()[0]) * 1024 for name in ("VmHWM", "VmRSS"))
@@ -34,7 +34,7 @@ class Served:
 
 
 def exported(learner: str) -> Path:
-    """An export, made once. One epoch each: what a score costs does not depend on how well it was learned."""
+    """An export, made once. One epoch per stage is enough: the time of a score does not depend on its quality."""
     folder = EXPORT / learner
     if folder.is_dir():
         return folder
@@ -53,7 +53,7 @@ def items_of(address: str, count: int) -> list[str]:
 
 
 def ask(address: str, path: str, body: Any = None) -> Any:
-    """The answer to a GET, or to a POST where there is a body; anything but a 200 is an exception."""
+    """The answer to a GET, or to a POST if there is a body. Any status but 200 raises an exception."""
     sent = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(address + path, sent, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
@@ -62,7 +62,7 @@ def ask(address: str, path: str, body: Any = None) -> Any:
 
 @contextlib.contextmanager
 def served(run: Path, store: str, *, workers: int = 1, port: int = 0, log: int | None = None) -> Iterator[Served]:
-    """`resus serve`, ready; ended when the block ends, unless it was killed before."""
+    """`resus serve` once it is ready, until the block ends or it is killed."""
     words = [RESUS, "serve", run, "--store", store, "--workers", workers, "--port", port]
     process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

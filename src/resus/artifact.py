@@ -12,12 +12,14 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from resus.config.checking import sentence_of
+from resus.checking import sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.errors import ArtifactError
 from resus.files import read_json, sha256_of, write_json
-from resus.training.checkpoint import load_tensors, save_tensors
+from resus.model.build import build_personalizer
+from resus.model.personalizer import Personalizer
+from resus.tensor_files import load_tensors, save_tensors
 from resus.version import __version__
 
 FORMAT = 1
@@ -82,6 +84,18 @@ class Artifact:
                 f"{folder / FACTS} is of another version of resus ({sentence_of(error, Config)}): train again"
             ) from None
         return cls(config, FeatureMap.from_json(facts["features"]), tensors, facts["log"], facts["history"])
+
+
+def rebuild(artifact: Artifact) -> Personalizer:
+    """The model, as it was trained."""
+    model = build_personalizer(artifact.config, artifact.features)
+    try:
+        model.predictor.load_state_dict(artifact.part("predictor"))
+        model.load_state_dict(artifact.part("model"))
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
+    return model.eval()
 
 
 def _hash(facts: dict[str, Any]) -> str:

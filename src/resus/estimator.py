@@ -7,8 +7,8 @@ from typing import Any, Self
 import polars as pl
 import torch
 
-from resus.artifact import FACTS, Artifact
-from resus.config.checking import checked
+from resus.artifact import FACTS, Artifact, rebuild
+from resus.checking import checked
 from resus.config.settings import PREDICTOR_NAMES, Config, flatten, resolve, settings_of_predictor
 from resus.data.build import build_log
 from resus.data.fields.feature_map import FeatureMap
@@ -16,19 +16,17 @@ from resus.data.log.log import InteractionLog
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.evaluation.evaluate import Part, evaluate
-from resus.evaluation.gains import DRAWS
-from resus.evaluation.results import Results
-from resus.evaluation.warm_up import PrefixScores, warm_up
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.evaluate import ComparedModel, Part, evaluate
+from resus.evaluation.intervals import DRAWS
+from resus.evaluation.results import Results, WarmUp
+from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
-from resus.model.build import AnyPredictor, build_model, build_predictor
-from resus.model.personalizer import ResidualModel
+from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.scorer import Scorer
 from resus.training.crew import Alone, Crew
-from resus.training.run import Trained, claim_folder, forget_checkpoints, split_of, train
+from resus.training.run import Trained, claim_folder, forget_checkpoints, train
 
 
 class Resus:
@@ -195,7 +193,7 @@ class Resus:
     ) -> Results:
         """Several models by name, and their predictors, on exactly the same users and queries."""
         first, opened, rows = _side_by_side(models, log)
-        split = split_of(first.config, opened)
+        split = first.config.user_split(opened.n_users)
         return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
 
     @staticmethod
@@ -204,7 +202,7 @@ class Resus:
         log: Any,
         *,
         up_to: int = 300,
-        rivals: Mapping[str, PrefixScores] | None = None,
+        rivals: Mapping[str, Rival] | None = None,
         part: Part = "test",
         progress: Progress = silent,
     ) -> WarmUp:
@@ -213,7 +211,7 @@ class Resus:
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
         first, opened, rows = _side_by_side(models, log)
-        taken = {*rows, *(predictor for predictor, _, _ in rows.values()), "oracle", "crowd"}
+        taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
         for name in rivals or {}:
             if name in taken:
                 raise ConfigError(
@@ -224,7 +222,7 @@ class Resus:
             rows,
             first.config,
             opened,
-            split_of(first.config, opened),
+            first.config.user_split(opened.n_users),
             up_to=up_to,
             trained_up_to=trained_up_to,
             rivals=rivals,
@@ -249,7 +247,7 @@ class Resus:
         """What answers for `predict` and for the command of this name."""
         trained = self._fitted()
         assert self._features is not None
-        return Scorer(trained.predictor, trained.model, self._features, self.schema, self._score)
+        return Scorer(trained.model, self._features, self.schema, self._score)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """By field, in how many rows of a table the value was never seen in training, or is missing."""
@@ -261,7 +259,7 @@ class Resus:
         """Write the model as a folder that `resus.load`, the command line and the service read."""
         trained = self._fitted()
         assert self._features is not None
-        tensors = {f"predictor.{name}": tensor for name, tensor in trained.predictor.state_dict().items()}
+        tensors = {f"predictor.{name}": tensor for name, tensor in trained.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in trained.model.state_dict().items()}
         Artifact(self.config, self._features, tensors, self._log_facts, trained.history).save(Path(folder))
 
@@ -291,10 +289,10 @@ class Resus:
         return Path(path)
 
     @property
-    def pretrained(self) -> AnyPredictor | None:
+    def pretrained(self) -> Predictor | None:
         """Ψ, where it is a model by itself: neither absent nor trained jointly with the rest."""
         alone = self.config.predictor.kind != "none" and self.config.predictor.pretrain
-        return self._fitted().predictor if alone else None
+        return self._fitted().model.predictor if alone else None
 
     def _fitted(self) -> Trained:
         if self._trained is None:
@@ -302,7 +300,7 @@ class Resus:
         return self._trained
 
     def _take(self, artifact: Artifact) -> Self:
-        self._trained = rebuild(artifact)
+        self._trained = Trained(rebuild(artifact), artifact.history)
         self._features = artifact.features
         self._log_facts = artifact.log
         self._score = _remembered(artifact.log)
@@ -338,7 +336,7 @@ class Resus:
         forget_checkpoints(folder)
         return self._take(artifact)
 
-    def _take_predictor(self, source: "Resus", log: InteractionLog) -> AnyPredictor:
+    def _take_predictor(self, source: "Resus", log: InteractionLog) -> Predictor:
         """The Ψ of another run, if it was learned on the same training users with the same settings."""
         self._check_comparable(source, log)
         theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
@@ -350,7 +348,7 @@ class Resus:
                 f"the Ψ to take over was made with other settings ({'; '.join(differing)}): "
                 "make them equal, or train one here"
             )
-        return source._fitted().predictor
+        return source._fitted().model.predictor
 
     def _check_comparable(self, other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None) -> None:
         """Two models share their test users only if data, split and seed agree; `names` is what tables call them."""
@@ -370,38 +368,23 @@ class Resus:
                 )
 
 
-def _side_by_side(
-    models: Mapping[str, Resus], log: Any
-) -> tuple[Resus, InteractionLog, dict[str, tuple[str | None, AnyPredictor, ResidualModel]]]:
+def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, InteractionLog, dict[str, ComparedModel]]:
     """The first model, the log, and by name what `evaluate` takes, once it is sure that all share their test users."""
     first_name, first = next(iter(models.items()))
     opened = _as_log(first._with_score(log), first._log_facts.get("schema"))
-    rows: dict[str, tuple[str | None, AnyPredictor, ResidualModel]] = {}
-    predictors: dict[str, AnyPredictor] = {}
+    rows: dict[str, ComparedModel] = {}
+    predictors: dict[str, Predictor] = {}
     for name, model in models.items():
         first._check_comparable(model, opened, names=(first_name, name))
         if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
             raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
-        trained, predictor = model._fitted(), None
+        fitted, predictor = model._fitted().model, None
         if model.pretrained is not None:
             predictor = model.config.predictor_name
-            if not _same_weights(predictors.setdefault(predictor, trained.predictor), trained.predictor):
+            if not _same_weights(predictors.setdefault(predictor, fitted.predictor), fitted.predictor):
                 predictor = f"{predictor} of {name}"
-        rows[name] = (predictor, trained.predictor, trained.model)
+        rows[name] = ComparedModel(fitted, predictor)
     return first, opened, rows
-
-
-def rebuild(artifact: Artifact) -> Trained:
-    """The trained parts, as `save` took them apart."""
-    predictor = build_predictor(artifact.config, artifact.features)
-    model = build_model(artifact.config, artifact.features)
-    try:
-        predictor.load_state_dict(artifact.part("predictor"))
-        model.load_state_dict(artifact.part("model"))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
-    return Trained(predictor, model.eval(), artifact.history)
 
 
 def _as_log(
@@ -440,6 +423,6 @@ def _remembered(facts: Mapping[str, Any]) -> ScoreColumn | None:
     return ScoreColumn.remembered(facts["score"]) if facts.get("score") else None
 
 
-def _same_weights(one: AnyPredictor, other: AnyPredictor) -> bool:
+def _same_weights(one: Predictor, other: Predictor) -> bool:
     mine, theirs = one.state_dict(), other.state_dict()
     return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)

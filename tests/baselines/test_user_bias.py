@@ -14,7 +14,6 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.predictors.neural import logits_of_rows
 from resus.model.predictors.none import NoPredictor
 
 SIZES = (0, 1, 3, 6)
@@ -39,7 +38,7 @@ def losses(basis: float, added: float, label: float) -> float:
 def naive_loss(method: UserBias, task: Task, scale: float, prior: float) -> float:
     """The mean cross-entropy over every size's queries of the validation users, one query after the other."""
     found, start = [], 0
-    basis = logits_of_rows(method.predictor, task.log, task.validation.rows).astype(np.float64)
+    basis = method.predictor.logits_of_rows(task.log, task.validation.rows).astype(np.float64)
     labels = task.log.labels[task.validation.rows].astype(np.float64)
     for length in task.validation.lengths:
         own, clicked = basis[start : start + length], labels[start : start + length]
@@ -68,7 +67,7 @@ def test_scores_equal_a_loop_over_users(log: InteractionLog, fitted: UserBias) -
     lengths = log.lengths[users]
     sizes = np.minimum(np.arange(10) % 5, lengths - 1)
     rows = log.rows_of(users)
-    basis = logits_of_rows(fitted.predictor, log, rows).astype(np.float64)
+    basis = fitted.predictor.logits_of_rows(log, rows).astype(np.float64)
     expected: list[float] = []
     for start, length, size in zip(np.cumsum(lengths) - lengths, lengths, sizes, strict=True):
         known = slice(start, start + size)
@@ -79,7 +78,7 @@ def test_scores_equal_a_loop_over_users(log: InteractionLog, fitted: UserBias) -
 
 def test_without_events_it_is_the_crowd(log: InteractionLog, fitted: UserBias) -> None:
     ordered = OrderedUsers.of(log, np.arange(10), seed=1)
-    basis = logits_of_rows(fitted.predictor, log, ordered.rows)
+    basis = fitted.predictor.logits_of_rows(log, ordered.rows)
     np.testing.assert_array_equal(fitted.score_prefixes(log, ordered, SIZES)[:, 0], basis)
 
 

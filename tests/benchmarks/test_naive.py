@@ -17,10 +17,9 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
-from resus.evaluation.scoring import score_prefixes
-from resus.model.build import build_model, build_predictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.neural import NeuralPredictor
 
 SLOTS = 8
 
@@ -30,11 +29,12 @@ def log() -> InteractionLog:
     return planted_log(PlantedWorld(users=40, items=50, events_per_user=20, seed=3))
 
 
-def _models(log: InteractionLog, learner: str) -> tuple[NeuralPredictor, ResidualModel]:
+def _models(log: InteractionLog, learner: str) -> tuple[NeuralPredictor, Personalizer]:
     """Embeddings large enough that Ψ and the residuals both matter, small enough that float32 keeps five digits."""
     config = resolve({"learner.kind": learner, "fusion.scale": 2.0}, data_set="planted")
     torch.manual_seed(5)
-    predictor, model = build_predictor(config, log.features), build_model(config, log.features)
+    predictor = build_predictor(config, log.features)
+    model = build_personalizer(config, log.features, predictor)
     assert isinstance(predictor, NeuralPredictor)
     for embedding in (predictor.encoder.embedding, model.encoder.embedding):
         torch.nn.init.normal_(embedding.table, std=0.3)  # type: ignore[union-attr,arg-type]
@@ -46,7 +46,7 @@ def test_every_support_size_has_our_scores_and_our_auc(log: InteractionLog, lear
     predictor, model = _models(log, learner)
     users, sizes = np.arange(log.n_users), range(1, SLOTS + 1)
     ordered = OrderedUsers.of(log, users, seed=1)
-    ours = score_prefixes(model, log, ordered, logits_of_rows(predictor, log, ordered.rows), sizes)
+    ours = model.score_prefixes(log, ordered, sizes, basis=predictor.logits_of_rows(log, ordered.rows))
     found = score_sizes(NaiveResus(predictor, model), events_of(log, users), sizes, slots=SLOTS)
     for column, (scores, naive_auc) in enumerate(found):
         queries = ordered.positions >= sizes[column]
@@ -61,7 +61,7 @@ def test_an_episode_has_our_logits_and_our_gradients(log: InteractionLog, learne
     users = np.array([2, 7, 30])
     support_sizes = np.minimum([1, 4, SLOTS], log.lengths[users] - 1)
     batch = EpisodeBatch(log.rows_of(users), log.lengths[users], support_sizes)
-    basis = torch.from_numpy(logits_of_rows(predictor, log, batch.rows))
+    basis = torch.from_numpy(predictor.logits_of_rows(log, batch.rows))
     ours = model(batch, features_of(log, batch.rows), basis, labels_of(log, batch.rows))
     dataset = QueryDataset(events_of(log, users), pd.Series(support_sizes, index=users), SLOTS)
     query, support, sizes = torch.utils.data.default_collate([dataset[index] for index in range(len(dataset))])

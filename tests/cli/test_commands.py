@@ -48,7 +48,7 @@ def test_from_data_to_a_report(workplace: Path) -> None:
     ]
     said = succeed("evaluate", "run", "--out", "compared", cwd=workplace)
     assert all(word in said for word in ("DeepFM", "RESUS-RR", "oracle", "stage I", "next: resus report compared"))
-    assert "gain over DeepFM (95 % of 200 draws over users)" in said
+    assert "gain over DeepFM (95 % of 200 draws of users)" in said
     results = json.loads((workplace / "compared" / "results.json").read_text())
     assert list(results["models"]) == ["DeepFM", "RESUS-RR", "oracle", "crowd"]
     for model in results["models"].values():

@@ -8,7 +8,7 @@ from resus_process import resus_here, succeed, workplace_in
 
 from resus import InteractionLog, load
 from resus.serving.catalogue.catalogue import Catalogue
-from resus.serving.live.strangers import read_strangers
+from resus.serving.catalogue.histories import read_histories
 from resus.serving.loaded import LoadedModel
 
 pytestmark = pytest.mark.integration
@@ -19,7 +19,7 @@ FILES = [
     "encoder.onnx",
     "model.safetensors",
     "predictor.onnx",
-    "strangers.json",
+    "test-users.json",
 ]
 
 
@@ -43,7 +43,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path) -> None:
     (tmp_path / "titles.csv").write_text("item,title\n3,Third\n")
     out = tmp_path / "export"
-    said = succeed("export", "run", "--out", out, "--titles", tmp_path / "titles.csv", cwd=workplace)
+    done = resus_here("export", "run", "--out", out, "--titles", tmp_path / "titles.csv", cwd=workplace)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout
     assert f"export in {out}: {', '.join(FILES)}" in said
     assert "share it only where you may share the log" in said
     assert sorted(contents(out)) == FILES
@@ -51,10 +53,10 @@ def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path)
 
     log, catalogue = InteractionLog.open(workplace / "log"), Catalogue.load(out)
     assert [catalogue.items[place] for place in catalogue.search("third", 9)] == ["3"]
-    strangers = read_strangers(out)
-    assert len(strangers) == 12
-    event = strangers[0]["events"][0]
-    row = LoadedModel.load(out).rows([{"item": event["item"], **event["context"]}]).ids[0]
+    histories = read_histories(out)
+    assert len(histories) == 12
+    event = histories[0].events[0]
+    row = LoadedModel.load(out).rows([{"item": event.item, **event.context}]).ids[0]
     assert (log.ids == row.numpy()).all(axis=1).any()
 
     (workplace / "run" / "results.json").write_text("{}")
@@ -74,8 +76,8 @@ def test_what_is_not_an_export_is_never_overwritten(workplace: Path, tmp_path: P
     shutil.copytree(workplace / "run", tmp_path / "other run", ignore=shutil.ignore_patterns("metrics.jsonl"))
     (tmp_path / "file").write_text("a file")
     for name, what in (
-        ("mine", "holds thesis.txt, which is not an export: choose another folder"),
-        ("other run", "holds artifact.json, which is not an export: choose another folder"),
+        ("mine", "holds thesis.txt, so it is not an export: choose another folder"),
+        ("other run", "holds artifact.json, so it is not an export: choose another folder"),
         ("file", "is a file: choose a folder"),
     ):
         assert what in refused("export", "run", "--out", tmp_path / name, cwd=workplace)
@@ -95,7 +97,7 @@ def test_mistakes_are_answered_in_one_sentence_and_leave_nothing(workplace: Path
         (("nowhere",), "nowhere does not exist: train a model"),
         (("run", "--data", "other"), "trained on another log than other"),
         (("run", "--data", "gone"), "no prepared log at gone"),
-        (("run", *log, *titles), "none of the 1 titles is of an item"),
+        (("run", *log, *titles), "none of the 1 titles belongs to an item"),
         (("run", *log, "--titles", "absent.csv"), "absent.csv: the file does not exist"),
     ):
         assert what in refused("export", *words, "--out", "export", cwd=tmp_path)
@@ -109,4 +111,4 @@ def test_a_log_that_moved_is_asked_for(workplace: Path, tmp_path: Path) -> None:
         said = refused("export", "run", "--out", tmp_path / "export", cwd=workplace)
     finally:
         moved.rename(workplace / "log")
-    assert "is gone: say where it is with --data" in said
+    assert "is gone: give its new place with --data" in said

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resus import Resus
-from resus.config.checking import known_keys
+from resus.checking import known_keys
 from resus.config.settings import LEARNERS, Config, parse_assignments, resolve
 from resus.errors import ConfigError
 

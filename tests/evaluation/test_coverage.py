@@ -13,16 +13,14 @@ from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.coverage import REACH, coverage_of
-from resus.evaluation.evaluate import evaluate
-from resus.evaluation.gains import FEWEST_DRAWS
+from resus.evaluation.evaluate import ComparedModel, evaluate
+from resus.evaluation.intervals import FEWEST_DRAWS
+from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
-from resus.evaluation.scoring import score_prefixes
-from resus.evaluation.staged import ScoredQueries
-from resus.files import read_json, write_json
-from resus.model.build import build_model, build_predictor
-from resus.model.learners.plus.posterior import PosteriorLearner
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import NeuralPredictor, Predictor, logits_of_rows
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.neural import NeuralPredictor
 from resus.model.predictors.none import NoPredictor
 
 PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
@@ -43,16 +41,17 @@ def split(log: InteractionLog) -> UserSplit:
     return split_users(log.n_users, ratios=(1, 1, 3), order="random", seed=1)
 
 
-def untrained(config: Config, log: InteractionLog) -> tuple[Predictor, ResidualModel]:
+def untrained(config: Config, log: InteractionLog) -> Personalizer:
     """Vectors and variances large enough that every part of the posterior matters."""
     torch.manual_seed(1)
-    predictor, model = build_predictor(config, log.features), build_model(config, log.features)
+    predictor = build_predictor(config, log.features)
+    model = build_personalizer(config, log.features, predictor)
     assert isinstance(predictor, NeuralPredictor)
-    assert isinstance(model.learner, PosteriorLearner)
+    assert isinstance(model.learner, PlusLearner)
     for embedding in (predictor.encoder.embedding, model.encoder.embedding):
         torch.nn.init.normal_(embedding.table, std=0.3)  # type: ignore[union-attr,arg-type]
     model.learner.start_from(**PRIOR)
-    return predictor, model
+    return model
 
 
 def found_coverage(results: Results) -> dict[str, ModelCoverage]:
@@ -62,12 +61,12 @@ def found_coverage(results: Results) -> dict[str, ModelCoverage]:
 
 
 def written_out(
-    config: Config, log: InteractionLog, ordered: OrderedUsers, basis: np.ndarray, model: ResidualModel
+    config: Config, log: InteractionLog, ordered: OrderedUsers, basis: np.ndarray, model: Personalizer
 ) -> dict[str, StageCoverage]:
     """User by user and size by size, with the covariance of all rows of the user."""
     assert log.truth is not None
     sizes = config.evaluation.sizes
-    logits = score_prefixes(model, log, ordered, basis, sizes).astype(np.float64)
+    logits = model.score_prefixes(log, ordered, sizes, basis=basis).astype(np.float64)
     basis, labels, truth = (values.astype(np.float64) for values in (basis, log.labels[ordered.rows], log.truth))
     truth = truth[ordered.rows]
     with torch.no_grad():
@@ -108,12 +107,12 @@ def written_out(
 def test_shares_are_those_of_the_covariance_written_out(
     log: InteractionLog, config: Config, split: UserSplit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predictor, model = untrained(config, log)
+    model = untrained(config, log)
     ordered = OrderedUsers.of(log, split.test, config.seed)
-    expected = written_out(config, log, ordered, logits_of_rows(predictor, log, ordered.rows), model)
+    expected = written_out(config, log, ordered, model.predictor.logits_of_rows(log, ordered.rows), model)
     for room in (2048, 20):  # 20 rows are fewer than some users have: they stay whole all the same
         monkeypatch.setattr("resus.episodes.prefixes.TILE_ROWS", room)
-        results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=FEWEST_DRAWS)
+        results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=FEWEST_DRAWS)
         found = found_coverage(results)["RESUS+"]
         assert found.predictor == "DeepFM"
         for stage, shares in expected.items():
@@ -124,9 +123,10 @@ def test_shares_are_those_of_the_covariance_written_out(
 def test_only_a_posterior_has_intervals_and_no_predictor_has_none(
     log: InteractionLog, config: Config, split: UserSplit
 ) -> None:
-    predictor, model = untrained(config, log)
-    ridge = build_model(resolve({"evaluation.max_size": 9}), log.features)
-    beside = {"RESUS-RR": ("DeepFM", predictor, ridge), "alone": (None, NoPredictor(), model)}
+    model = untrained(config, log)
+    ridge = build_personalizer(resolve({"evaluation.max_size": 9}), log.features, model.predictor)
+    alone = Personalizer(NoPredictor(), model.encoder, model.learner, model.fusion)
+    beside = {"RESUS-RR": ComparedModel(ridge, "DeepFM"), "alone": ComparedModel(alone, None)}
     found = found_coverage(evaluate(beside, config, log, split, draws=FEWEST_DRAWS))
     assert list(found) == ["alone"]
     assert found["alone"].predictor is None
@@ -135,15 +135,15 @@ def test_only_a_posterior_has_intervals_and_no_predictor_has_none(
 
 
 def test_without_draws_no_interval_is_asked_for(log: InteractionLog, config: Config, split: UserSplit) -> None:
-    predictor, model = untrained(config, log)
+    model = untrained(config, log)
     tasks: list[str] = []
 
     def tell(task: str, done: int, total: int | None, unit: str = "") -> None:
         tasks.append(task)
 
-    results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=0, progress=tell)
+    results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=0, progress=tell)
     assert (results.coverage, results.gains) == (None, None)
-    assert results.posteriors == ["RESUS+"]
+    assert results.tuned_on_validation == ["RESUS+"]
     assert not [task for task in tasks if "coverage" in task or "gains" in task]
 
 
@@ -165,8 +165,8 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
     world = PlantedWorld(users=600, items=30, events_per_user=40, taste_spread=0, bias_spread=1.2, seed=2)
     log, known = planted_log(world), draw_world(world).known.astype(np.float32)
     config = resolve({"learner.kind": "plus", "learner.taste": False, "learner.repeats": False})
-    model = build_model(config, log.features)
-    assert isinstance(model.learner, PosteriorLearner)
+    model = build_personalizer(config, log.features)
+    assert isinstance(model.learner, PlusLearner)
     model.learner.start_from(bias=world.bias_spread**2, taste=1, repeat=1)
     ordered, sizes, stages = OrderedUsers.of(log, np.arange(log.n_users), 1), (1, 4, 12), {"I": [1, 4], "II": [12]}
     assert log.truth is not None
@@ -178,7 +178,7 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
         sizes=sizes,
         logits={
             "Ψ": known[ordered.rows, None],
-            "RESUS+": score_prefixes(model, log, ordered, known[ordered.rows], sizes),
+            "RESUS+": model.score_prefixes(log, ordered, sizes, basis=known[ordered.rows]),
             "oracle": np.log(truth / (1 - truth))[:, None],
         },
     )
@@ -192,14 +192,10 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
         assert stage.coins < 0.75
 
 
-def test_coverage_comes_back_from_its_file_and_an_older_file_has_none(
+def test_coverage_comes_back_from_its_file(
     log: InteractionLog, config: Config, split: UserSplit, tmp_path: Path
 ) -> None:
-    predictor, model = untrained(config, log)
-    results = evaluate({"RESUS+": ("DeepFM", predictor, model)}, config, log, split, draws=FEWEST_DRAWS)
+    model = untrained(config, log)
+    results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=FEWEST_DRAWS)
     results.write(tmp_path / "results.json")
     assert Results.read(tmp_path / "results.json") == results
-    older = read_json(tmp_path / "results.json")
-    del older["coverage"]
-    write_json(tmp_path / "older.json", older)
-    assert Results.read(tmp_path / "older.json") == results.model_copy(update={"coverage": None})

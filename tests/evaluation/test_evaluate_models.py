@@ -9,10 +9,8 @@ from resus.config.settings import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.split import split_users
 from resus.episodes.prefixes import OrderedUsers
-from resus.evaluation.evaluate import evaluate
-from resus.evaluation.scoring import score_prefixes
-from resus.model.build import build_model, build_predictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.evaluation.evaluate import ComparedModel, evaluate
+from resus.model.build import build_personalizer, build_predictor
 from resus.model.predictors.none import NoPredictor
 
 
@@ -22,19 +20,19 @@ def test_models_predictors_and_truths_are_measured_side_by_side() -> None:
     split = split_users(log.n_users, ratios=(5, 2, 3), order="random", seed=1)
     torch.manual_seed(1)
     predictor = build_predictor(config, log.features)
-    model, alone = build_model(config, log.features), build_model(config, log.features)
-    models = {"RESUS-RR": ("DeepFM", predictor, model), "MUS-RR": (None, NoPredictor(), alone)}
+    model, alone = (build_personalizer(config, log.features, psi) for psi in (predictor, NoPredictor()))
+    models = {"RESUS-RR": ComparedModel(model, "DeepFM"), "MUS-RR": ComparedModel(alone, None)}
     results = evaluate(models, config, log, split)
     assert list(results.models) == ["DeepFM", "RESUS-RR", "MUS-RR", "oracle", "crowd"]
     assert (results.base, results.oracle, results.crowd, results.part) == ("DeepFM", "oracle", "crowd", "test")
     ordered = OrderedUsers.of(log, split.test, config.seed)
     labels, positions = log.labels[ordered.rows], ordered.positions
-    basis = logits_of_rows(predictor, log, ordered.rows)
+    basis = predictor.logits_of_rows(log, ordered.rows)
     assert log.truth is not None
     scores = {
         "DeepFM": np.repeat(basis[:, None], 7, axis=1),
-        "RESUS-RR": score_prefixes(model, log, ordered, basis, config.evaluation.sizes),
-        "MUS-RR": score_prefixes(alone, log, ordered, np.zeros_like(basis), config.evaluation.sizes),
+        "RESUS-RR": model.score_prefixes(log, ordered, config.evaluation.sizes, basis=basis),
+        "MUS-RR": alone.score_prefixes(log, ordered, config.evaluation.sizes, basis=np.zeros_like(basis)),
         "oracle": np.repeat(log.truth[ordered.rows][:, None], 7, axis=1),
     }
     for name, logits in scores.items():

@@ -1,25 +1,36 @@
-"""Metrics against scikit-learn, against counting pairs, and against their own symmetries."""
+"""Metrics against scikit-learn, against counting pairs, and against their own symmetries; and their records."""
 
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
+from resus.arrays import Floats, Integers
 from resus.errors import DataError
-from resus.evaluation.metrics import auc, calibration_error, gauc, logloss, rela_impr
-
-Floats = npt.NDArray[np.float32]
+from resus.evaluation.metrics import (
+    AUC,
+    CALIBRATION,
+    GAP_CLOSED,
+    LOGLOSS,
+    Aucs,
+    Measure,
+    auc,
+    calibration_error,
+    gauc,
+    logloss,
+    rela_impr,
+    users_with_both_labels,
+)
 
 # few distinct values, both zeros and both infinities: ties and edges are the rule
 SCORES = st.sampled_from([-np.inf, -2.5, -1e-40, -0.0, 0.0, 1e-40, 0.25, 3.0, np.inf])
 ROWS = st.lists(st.tuples(st.integers(0, 4), st.booleans(), SCORES), min_size=1, max_size=40)
 
 
-def arrays(rows: list[tuple[int, bool, float]]) -> tuple[npt.NDArray[np.int64], Floats, Floats]:
+def arrays(rows: list[tuple[int, bool, float]]) -> tuple[Integers, Floats, Floats]:
     rows = sorted(rows, key=lambda row: row[0])
     users, labels, scores = zip(*rows, strict=True)
     return np.array(users), np.array(labels, dtype=np.float32), np.array(scores, dtype=np.float32)
@@ -46,9 +57,8 @@ def test_gauc_is_the_mean_of_user_aucs_weighted_by_rows(rows: list[tuple[int, bo
     counted = [u for u, value in each.items() if not np.isnan(value)]
     weights = [int((users == u).sum()) for u in counted]
     expected = np.average([each[u] for u in counted], weights=weights) if counted else float("nan")
-    found = gauc(labels, scores, users)
-    assert found.value == pytest.approx(expected, abs=1e-12, nan_ok=True)
-    assert (found.users, found.left_out) == (len(counted), len(each) - len(counted))
+    assert gauc(labels, scores, users) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert users_with_both_labels(labels, users) == len(counted)
 
 
 @given(ROWS)
@@ -77,10 +87,10 @@ def test_gauc_does_not_see_what_moves_all_scores_of_a_user() -> None:
     assert auc(labels, scores) != auc(labels, shifted)
 
 
-def test_a_user_is_a_run_of_rows_whatever_its_number() -> None:
+def test_a_user_is_a_block_of_rows_with_any_number() -> None:
     labels = np.array([1, 0, 1, 0], dtype=np.float32)
     scores = np.array([2, 1, 1, 2], dtype=np.float32)
-    assert gauc(labels, scores, np.array([7, 7, 3, 3])) == (0.5, 2, 0)
+    assert gauc(labels, scores, np.array([7, 7, 3, 3])) == 0.5
 
 
 def test_logloss_of_a_sure_and_wrong_prediction_is_finite() -> None:
@@ -92,8 +102,8 @@ def test_a_ranking_metric_without_two_classes_is_nan(labels: list[float], scores
     y, s = np.array(labels, dtype=np.float32), np.array(scores, dtype=np.float32)
     users = np.zeros(len(y), dtype=np.int64)
     assert np.isnan(auc(y, s))
-    assert np.isnan(gauc(y, s, users).value)
-    assert gauc(y, s, users).left_out == len(np.unique(users))
+    assert np.isnan(gauc(y, s, users))
+    assert users_with_both_labels(y, users) == 0
 
 
 def test_logloss_and_calibration_of_no_row_are_nan() -> None:
@@ -140,3 +150,27 @@ def test_rela_impr_of_the_papers_table() -> None:
     assert rela_impr(0.7302, 0.7216) == pytest.approx(3.9, abs=0.05)
     assert rela_impr(0.7, 0.7) == 0
     assert np.isnan(rela_impr(0.7, 0.5))
+
+
+def test_gap_closed_is_0_for_the_crowd_and_1_for_the_oracle() -> None:
+    found = [GAP_CLOSED.function(Aucs(own, base=0.6, crowd=0.7, oracle=0.9)) for own in (0.7, 0.8, 0.9)]
+    assert found == pytest.approx([0, 0.5, 1])
+    assert np.isnan(GAP_CLOSED.function(Aucs(0.8, base=0.6, crowd=0.7, oracle=0.7)))
+    assert np.isnan(GAP_CLOSED.function(Aucs(0.8, base=0.6, crowd=float("nan"), oracle=float("nan"))))
+
+
+def test_the_calibration_record_takes_logits_without_overflow() -> None:
+    logits = np.array([-200, 0, 200], dtype=np.float32)
+    labels, users = np.array([0, 1, 1], dtype=np.float32), np.zeros(3, dtype=np.int64)
+    assert CALIBRATION.function(labels, logits, users) == pytest.approx(0.5 / 3)
+
+
+@pytest.mark.parametrize(("measure", "best"), [(AUC, {"b"}), (LOGLOSS, {"a"})])
+def test_the_best_rival_has_the_highest_value_or_the_lowest_loss(measure: Measure, best: set[str]) -> None:
+    assert measure.best({"a": 0.5, "b": 0.7, "oracle": 0.9}, ["a", "b"]) == best
+
+
+def test_equal_digits_are_both_best_and_a_lone_value_is_not() -> None:
+    assert AUC.best({"a": 0.70001, "b": 0.70002, "c": 0.6}, ["a", "b", "c"]) == {"a", "b"}
+    assert AUC.best({"a": 0.7, "b": None}, ["a", "b"]) == set()
+    assert AUC.show(None) == "–"

@@ -1,15 +1,16 @@
-"""The warm-up curve against a plain loop over users and sizes, whom it measures, and the file it is kept in."""
+"""The warm-up curve against a plain loop over users and sizes, its users, and the file it is kept in."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
+from resus.arrays import Floats
 from resus.config.settings import LEARNERS, Config, resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
@@ -19,11 +20,12 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ArtifactError, DataError
+from resus.evaluation.evaluate import ComparedModel
+from resus.evaluation.results import WarmUp
 from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, warm_up
-from resus.evaluation.warm_up_results import WarmUp
-from resus.model.build import build_model, build_predictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import Predictor
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.base import Predictor
 from resus.model.predictors.none import NoPredictor
 
 TRAINED, LARGEST = 6, 25
@@ -32,7 +34,7 @@ PAPERS = ("ridge", "nearest")
 
 @pytest.fixture(scope="module")
 def log() -> InteractionLog:
-    """So many items that no two rows are alike: their order does not hang on rounding."""
+    """With this many items no two rows are alike, so their order does not depend on rounding."""
     return planted_log(PlantedWorld(users=70, items=5000, events_per_user=40, seed=3))
 
 
@@ -42,14 +44,16 @@ def split(log: InteractionLog) -> UserSplit:
     return UserSplit(train=users[:5], validation=users[5:10], test=users[10:])
 
 
-def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, ResidualModel]]:
+def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Personalizer]]:
     """A Ψ, and a model per learner whose β rises with the size."""
     small = {"encoder.hidden_units": (8,), "encoder.embedding_dim": 4, "predictor.hidden_units": (8,)}
     spread = {"predictor.embedding_std": 1.0, "encoder.embedding_std": 1.0}
     config = resolve({"evaluation.max_size": TRAINED, **small, **spread})
     torch.manual_seed(1)
     predictor = build_predictor(config, log.features)
-    models = {kind: build_model(config.changed({"learner.kind": kind}), log.features) for kind in PAPERS}
+    models = {
+        kind: build_personalizer(config.changed({"learner.kind": kind}), log.features, predictor) for kind in PAPERS
+    }
     for model in models.values():
         with torch.no_grad():
             model.fusion.scale.copy_(torch.linspace(1.0, 4.0, TRAINED))
@@ -57,31 +61,36 @@ def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Residua
 
 
 def curve_of(log: InteractionLog, split: UserSplit, up_to: int = LARGEST) -> WarmUp:
-    config, predictor, models = models_on(log)
+    config, _, models = models_on(log)
     return warm_up(
-        {kind: ("DeepFM", predictor, model) for kind, model in models.items()},
+        {kind: ComparedModel(model, "DeepFM") for kind, model in models.items()},
         config,
         log,
         split,
         up_to=up_to,
         trained_up_to=dict.fromkeys(models, TRAINED),
-        rivals={"share of clicks": lambda ordered, sizes: share_of_clicks(log, ordered, sizes)},
+        rivals={"share of clicks": ShareOfClicks(log)},
     )
 
 
-def share_of_clicks(log: InteractionLog, ordered: OrderedUsers, sizes: object) -> npt.NDArray[np.float32]:
-    """A rival that knows nothing but how often the user has clicked so far; not a number where a row is support."""
-    assert isinstance(sizes, tuple)
-    answers = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
-    starts = np.cumsum(ordered.lengths) - ordered.lengths
-    for start, length in zip(starts, ordered.lengths, strict=True):
-        for column, size in enumerate(sizes):
-            clicks = log.labels[ordered.rows[start : start + size]].sum()
-            answers[start + size : start + length, column] = (clicks + 1) / (size + 2)
-    return answers
+@dataclass(frozen=True)
+class ShareOfClicks:
+    """A rival that only knows how often the user has clicked so far; nan for rows that are support."""
+
+    log: InteractionLog
+    tuned_on_validation: bool = False
+
+    def __call__(self, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        answers = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
+        starts = np.cumsum(ordered.lengths) - ordered.lengths
+        for start, length in zip(starts, ordered.lengths, strict=True):
+            for column, size in enumerate(sizes):
+                clicks = self.log.labels[ordered.rows[start : start + size]].sum()
+                answers[start + size : start + length, column] = (clicks + 1) / (size + 2)
+        return answers
 
 
-def share_in_order(labels: npt.NDArray[np.float32], scores: npt.NDArray[np.float32]) -> float:
+def share_in_order(labels: Floats, scores: Floats) -> float:
     """Of all pairs of a click and none, the share that is ranked rightly; a tie is half a pair."""
     clicked, other = scores[labels == 1, None], scores[labels == 0]
     return float(((clicked > other) + 0.5 * (clicked == other)).mean())
@@ -98,9 +107,7 @@ def test_every_point_is_what_a_loop_over_users_and_sizes_gives(
     chosen = [user for user in split.test if log.lengths[user] > LARGEST]
     assert FEWEST_USERS <= len(chosen) < len(split.test)
     for size in curve.sizes:
-        answers: dict[str, list[npt.NDArray[np.float32]]] = {
-            name: [] for name in ("DeepFM", "share of clicks", *models)
-        }
+        answers: dict[str, list[Floats]] = {name: [] for name in ("DeepFM", "share of clicks", *models)}
         labels = []
         for user in chosen:
             rows = log.rows_of(np.array([user]))
@@ -126,25 +133,22 @@ def test_every_point_is_what_a_loop_over_users_and_sizes_gives(
 
 
 def test_the_first_predictor_is_the_base_wherever_it_stands(log: InteractionLog, split: UserSplit) -> None:
-    config, predictor, models = models_on(log)
-    rows: dict[str, tuple[str | None, Predictor, ResidualModel]]
-    rows = {"MUS": (None, NoPredictor(), models["nearest"]), "RESUS": ("DeepFM", predictor, models["ridge"])}
+    config, _, models = models_on(log)
+    alone = build_personalizer(config, log.features, NoPredictor())
+    rows = {"MUS": ComparedModel(alone, None), "RESUS": ComparedModel(models["ridge"], "DeepFM")}
     trained = dict.fromkeys(rows, TRAINED)
     assert warm_up(rows, config, log, split, up_to=3, trained_up_to=trained).base == "DeepFM"
-    alone = {"MUS": rows["MUS"]}
-    assert warm_up(alone, config, log, split, up_to=3, trained_up_to={"MUS": TRAINED}).base == "MUS"
+    assert warm_up({"MUS": rows["MUS"]}, config, log, split, up_to=3, trained_up_to={"MUS": TRAINED}).base == "MUS"
 
 
 def test_models_that_learned_from_validation_users_are_named(log: InteractionLog, split: UserSplit) -> None:
     config, predictor, models = models_on(log)
-    plus = build_model(config.changed({**LEARNERS["plus"], "learner.kind": "plus"}), log.features)
-    rows = {"mine": ("DeepFM", predictor, plus), "RESUS-RR": ("DeepFM", predictor, models["ridge"])}
-    rivals = {
-        name: lambda ordered, sizes: share_of_clicks(log, ordered, sizes) for name in ("RESUS+ without taste", "LWA")
-    }
+    plus = build_personalizer(config.changed({**LEARNERS["plus"], "learner.kind": "plus"}), log.features, predictor)
+    rows = {"mine": ComparedModel(plus, "DeepFM"), "RESUS-RR": ComparedModel(models["ridge"], "DeepFM")}
+    rivals = {"tuned": ShareOfClicks(log, tuned_on_validation=True), "RESUS+ by name only": ShareOfClicks(log)}
     trained = dict.fromkeys(rows, TRAINED)
     curve = warm_up(rows, config, log, split, up_to=3, trained_up_to=trained, rivals=rivals)
-    assert curve.posteriors == ["mine", "RESUS+ without taste"]
+    assert curve.tuned_on_validation == ["mine", "tuned"]
 
 
 def test_a_log_without_time_draws_the_same_order_as_an_evaluation(log: InteractionLog, split: UserSplit) -> None:
@@ -204,7 +208,7 @@ def test_where_too_few_users_go_so_far_the_curve_ends_earlier_and_says_so(
 def test_a_log_of_few_users_is_refused_in_a_sentence(log: InteractionLog) -> None:
     users = np.arange(log.n_users)
     few = UserSplit(train=users[:20], validation=users[20:-12], test=users[-12:])
-    with pytest.raises(DataError, match=r"takes 30 test users with more than one event, and log 'planted' has 12: "):
+    with pytest.raises(DataError, match=r"30 test users .* log 'planted' has 12: "):
         curve_of(log, few)
 
 

@@ -188,8 +188,8 @@ def test_a_score_column_with_holes_is_not_filled_by_the_model(fitted: Resus, tab
     holey = asked.with_columns(model_score=pl.when(pl.int_range(pl.len()) != 3).then(0.5))
     with pytest.raises(
         DataError,
-        match=r"^the query, row 4, column 'model_score': the value is missing; it is Ψ: fill it in, or drop the "
-        r"column, and model.cbm writes it$",
+        match=r"^the query, row 4, column 'model_score': the value is missing; it is the shared model: fill it in"
+        r", or drop the column, and model.cbm writes it$",
     ):
         fitted.predict(known, holey)
 

@@ -11,7 +11,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.errors import ConfigError
 from resus.model import build as builders
-from resus.model.build import build_model, build_network, build_predictor
+from resus.model.build import build_network, build_personalizer, build_predictor
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.fm import FM
@@ -21,7 +21,7 @@ from resus.model.encoders.xdeepfm import XDeepFM
 from resus.model.learners.nearest.learner import NearestLearner
 from resus.model.learners.nearest.similarity import CosineSimilarity, LearnedSimilarity
 from resus.model.learners.plus.factors import LARGEST_ID, FactorEncoder
-from resus.model.learners.plus.posterior import PosteriorLearner
+from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
@@ -47,7 +47,7 @@ def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: I
             "encoder.embedding_std": 2.0,
         }
     )
-    predictor, encoder = build_predictor(config, log.features), build_model(config, log.features).encoder
+    predictor, encoder = build_predictor(config, log.features), build_personalizer(config, log.features).encoder
     assert isinstance(predictor, NeuralPredictor)
     assert type(predictor.encoder) is type(encoder) is NETWORKS[kind]
     assert predictor.encoder.embedding.table.shape == (log.features.n_ids, 4)  # type: ignore[union-attr]
@@ -84,7 +84,7 @@ def test_no_predictor_says_nothing(log: InteractionLog) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 def test_ridge_takes_its_settings(log: InteractionLog, learned: bool, bias: bool) -> None:
     settings = {"learner.ridge": 0.25, "learner.learn_ridge": learned, "learner.bias": bias}
-    learner = build_model(resolve(settings), log.features).learner
+    learner = build_personalizer(resolve(settings), log.features).learner
     assert isinstance(learner, RidgeLearner)
     assert learner.ridge.item() == pytest.approx(0.25)
     assert learner.raw_ridge.requires_grad == learned
@@ -93,7 +93,9 @@ def test_ridge_takes_its_settings(log: InteractionLog, learned: bool, bias: bool
 
 @pytest.mark.parametrize(("similarity", "kind"), [("learned", LearnedSimilarity), ("cosine", CosineSimilarity)])
 def test_nearest_takes_its_similarity(log: InteractionLog, similarity: str, kind: type) -> None:
-    learner = build_model(resolve({"learner.kind": "nearest", "learner.similarity": similarity}), log.features).learner
+    learner = build_personalizer(
+        resolve({"learner.kind": "nearest", "learner.similarity": similarity}), log.features
+    ).learner
     assert isinstance(learner, NearestLearner)
     assert isinstance(learner.similarity, kind)
 
@@ -101,8 +103,8 @@ def test_nearest_takes_its_similarity(log: InteractionLog, similarity: str, kind
 @pytest.mark.parametrize("missing", [None, "bias", "taste", "repeats"])
 def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> None:
     settings: dict[str, Any] = {"learner.kind": "plus", "learner.steps": 7, "encoder.embedding_dim": 5}
-    model = build_model(resolve(settings | ({f"learner.{missing}": False} if missing else {})), log.features)
-    assert isinstance(model.learner, PosteriorLearner)
+    model = build_personalizer(resolve(settings | ({f"learner.{missing}": False} if missing else {})), log.features)
+    assert isinstance(model.learner, PlusLearner)
     assert isinstance(model.encoder, FactorEncoder)
     assert (model.learner.steps, model.encoder.width) == (7, 6)
     parts = {"bias": "log_bias", "taste": "log_taste", "repeats": "log_repeat"}
@@ -113,9 +115,9 @@ def test_more_values_than_plus_tells_apart_are_refused(log: InteractionLog, monk
     count = log.features.n_ids
     monkeypatch.setattr(builders, "LARGEST_ID", count - 1)
     with pytest.raises(ConfigError, match=f"tells {count - 1} values apart, the log has {count}"):
-        build_model(resolve({"learner.kind": "plus"}), log.features)
+        build_personalizer(resolve({"learner.kind": "plus"}), log.features)
     monkeypatch.setattr(builders, "LARGEST_ID", count)
-    build_model(resolve({"learner.kind": "plus"}), log.features)
+    build_personalizer(resolve({"learner.kind": "plus"}), log.features)
 
 
 def test_every_id_that_plus_takes_survives_as_a_float() -> None:
@@ -130,7 +132,7 @@ def test_fusion_takes_its_settings(
 ) -> None:
     settings: dict[str, Any] = {"fusion.scale": 3.0, "fusion.per_size": per_size, "fusion.bias": bias}
     settings |= {"training.max_support": max_support, "evaluation.max_size": 9}
-    fusion = build_model(resolve(settings), log.features).fusion
+    fusion = build_personalizer(resolve(settings), log.features).fusion
     assert fusion.scale.tolist() == [3.0] * entries
     assert (None if fusion.bias is None else fusion.bias.tolist()) == ([0.0] * entries if bias else None)
 

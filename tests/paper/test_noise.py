@@ -75,7 +75,7 @@ def test_levels_equal_a_loop_over_queries(log: InteractionLog) -> None:
     for level in range(LEVELS):
         own_logits = np.array(logits[level], dtype=np.float32)
         assert found[level].auc == pytest.approx(auc(np.array(labels), own_logits))
-        assert found[level].gauc == pytest.approx(gauc(np.array(labels), own_logits, np.array(users)).value)
+        assert found[level].gauc == pytest.approx(gauc(np.array(labels), own_logits, np.array(users)))
         assert found[level].logloss == pytest.approx(logloss(np.array(labels), own_logits))
         assert found[level].distance == pytest.approx(np.mean(distances[level]), rel=1e-4)
     assert [level.distance for level in found] == sorted(level.distance for level in found)

@@ -18,7 +18,7 @@ from resus.paper.cells.folder import claim
 from resus.paper.cells.plan import plan_cells
 from resus.paper.cells.runner import missing, run_cells
 from resus.paper.questions import ARCHITECTURES, QUESTIONS
-from resus.training.checkpoint import load_tensors
+from resus.tensor_files import load_tensors
 
 METHODS = ["deepfm", "resus-nn", "resus-rr", "user-bias"]
 

@@ -8,14 +8,14 @@ import torch
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import drawn_users, paired_bootstrap
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.intervals import drawn_users, paired_bootstrap
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.paper import significance
 from resus.paper.cells.cells import Cell, Seconds, scores_path
 from resus.paper.comparisons import COMPARISONS, Comparison, read_comparisons
 from resus.paper.significance import METRICS, best_rivals, compare
 from resus.randomness import Purpose, generator
-from resus.training.checkpoint import load_tensors, save_tensors
+from resus.tensor_files import load_tensors, save_tensors
 
 SIZES = (0, 1, 2, 3)
 STAGES = {"I": [1, 2], "II": [3]}

@@ -1,15 +1,19 @@
-"""Small results of a planted world, computed like real ones."""
+"""Small results of a planted world, computed like real ones, and a warm-up curve of known numbers."""
 
+import io
 from functools import cache
+from typing import Literal
 
 import numpy as np
+from rich.console import Console, RenderableType
 
-from resus.evaluation.gains import gains_over
-from resus.evaluation.results import Coverage, LogFacts, ModelCoverage, Results, StageCoverage
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.intervals import gains_over
+from resus.evaluation.population import ScoredQueries, staged_results
+from resus.evaluation.results import Coverage, LogFacts, ModelCoverage, Results, SizeMetrics, StageCoverage, WarmUp
 
 SIZES = tuple(range(7))
 STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
+EVENTS = [0, 1, 3, 8, 30, 120, 300]
 
 
 @cache
@@ -73,7 +77,7 @@ def example_of_short_users() -> Results:
 
 
 def example_with_coverage() -> Results:
-    """A posterior of few users with queries: none in stage III."""
+    """A model with intervals, which has no query in stage III."""
     shares = {"I": (0.912, 0.664, 0.618, 0.857), "II": (0.894, 0.758, 0.666, 0.861), "III": (None,) * 4}
     stages = {
         stage: StageCoverage(clicks=own, coins=coins, predictor=predictor, true_logits=true)
@@ -81,3 +85,42 @@ def example_with_coverage() -> Results:
     }
     models = {"RESUS-RR": ModelCoverage(predictor="DeepFM", stages=stages)}
     return example().model_copy(update={"coverage": Coverage(level=0.9, models=models)})
+
+
+def example_curve(*, falls: bool = False, truth: bool = False, asked: int = 300, trained: int = 30) -> WarmUp:
+    rise = [0.70, 0.71, 0.72, 0.74, 0.76, 0.78, 0.75 if falls else 0.80]
+    models = {
+        "DeepFM": {size: point(0.70, 0.65) for size in EVENTS},
+        "RESUS-RR": {size: point(value, value - 0.05) for size, value in zip(EVENTS, rise, strict=True)},
+        "<user> bias": {size: point(0.70 + 0.01 * place, 0.65) for place, size in enumerate(EVENTS)},
+    }
+    if truth:
+        models |= {name: {size: point(0.9, None) for size in EVENTS} for name in ("oracle", "crowd")}
+    return WarmUp(
+        log=LogFacts(name="films", hash="0f" * 32, rows=99999, users=410),
+        protocol="paper",
+        seed=1,
+        part="test",
+        base="DeepFM",
+        oracle="oracle" if truth else None,
+        crowd="crowd" if truth else None,
+        asked_up_to=asked,
+        users_beyond_asked=7 if asked > 300 else 41,
+        trained_up_to={"RESUS-RR": trained},
+        sizes=EVENTS,
+        models=models,
+    )
+
+
+def point(auc: float | None, gauc: float | None) -> SizeMetrics:
+    metrics = {"auc": auc, "gauc": gauc, "logloss": 0.5, "calibration_error": 0.1, "rela_impr": None}
+    return SizeMetrics.model_validate({**metrics, "users": 41, "queries": 5678, "gauc_users": 40})
+
+
+def printed(*parts: RenderableType, width: int, colours: bool = False) -> str:
+    """What a terminal of this width shows."""
+    system: Literal["standard"] | None = "standard" if colours else None
+    console = Console(width=width, file=io.StringIO(), force_terminal=colours, color_system=system)
+    console.print(*parts, sep="\n")
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()

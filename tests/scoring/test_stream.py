@@ -313,6 +313,6 @@ def test_a_table_that_is_read_is_not_overwritten(ridge: Scorer, tmp_path: Path, 
     paths = {name: tmp_path / name for name in ("support.parquet", "query.parquet")}
     for path in paths.values():
         path.write_bytes(b"mine")
-    with pytest.raises(ConfigError, match="is one of the tables that are read: name another file"):
+    with pytest.raises(ConfigError, match="is also an input table"):
         predict_file(ridge, paths["support.parquet"], paths["query.parquet"], paths[table], model="it")
     assert paths[table].read_bytes() == b"mine"

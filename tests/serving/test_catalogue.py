@@ -23,17 +23,17 @@ from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.tensors import Features, features_of
 from resus.errors import ArtifactError, DataError
-from resus.serving.catalogue.catalogue import CATALOGUE, CHOICES, Catalogue
-from resus.serving.catalogue.titles import read_titles
-from resus.serving.live import strangers
-from resus.serving.live.strangers import STRANGERS, read_strangers, strangers_of, write_strangers
+from resus.serving.catalogue import histories
+from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
+from resus.serving.catalogue.histories import TEST_USERS, histories_of, read_histories, write_histories
+from resus.serving.export.folder import read_titles
 
 WORLD = PlantedWorld(users=60, items=25, events_per_user=12, seed=5)
 
 
 @cache
 def log(kind: str) -> InteractionLog:
-    """Categories alone; or also numbers and several values, with two columns of context that are not categories."""
+    """Only categories; or also numbers and lists, with two context fields that are not categories."""
     if kind == "planted":
         return planted_log(WORLD)
     table = events().with_columns(hour=pl.col("time") * 0.1 + 1000, moods=pl.col("tags"), price=pl.col("price"))
@@ -58,7 +58,7 @@ def raw(kind: str, row: int) -> dict[str, Any]:
 
 
 def read(kind: str, rows: Sequence[dict[str, Any]]) -> Features:
-    return Features.of_arrays(*log(kind).features.encode_rows(rows))
+    return Features.of(*log(kind).features.encode_rows(rows))
 
 
 def filled(kind: str, *rows: dict[str, Any]) -> Features:
@@ -68,7 +68,7 @@ def filled(kind: str, *rows: dict[str, Any]) -> Features:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Where the facts of a model lie."""
+    """A folder with the facts of a model."""
     (tmp_path / FACTS).write_text("facts")
     return tmp_path
 
@@ -121,7 +121,7 @@ def test_many_items_are_read_as_one_by_one(kind: str) -> None:
 @both
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_what_a_row_holds_counts_and_what_it_leaves_out_is_the_items(kind: str, data: st.DataObject) -> None:
+def test_the_catalogue_fills_in_only_missing_values(kind: str, data: st.DataObject) -> None:
     one, other = (raw(kind, data.draw(st.integers(0, log(kind).n_rows - 1))) for _ in range(2))
     sent = data.draw(st.sets(st.sampled_from(sorted(one))))
     nulls = data.draw(st.sets(st.sampled_from(sorted(one))))
@@ -135,7 +135,7 @@ def test_what_a_row_holds_counts_and_what_it_leaves_out_is_the_items(kind: str, 
 
 
 @both
-def test_counts_and_means_are_of_training_users_alone(kind: str) -> None:
+def test_counts_and_means_are_those_of_training_users(kind: str) -> None:
     rows = [int(row) for row in log(kind).rows_of(split(kind).train)]
     met: dict[str, list[float]] = {item: [] for item in catalogue(kind).items}
     for row in rows:
@@ -145,7 +145,7 @@ def test_counts_and_means_are_of_training_users_alone(kind: str) -> None:
     assert list(catalogue(kind).means) == pytest.approx(expected)
 
 
-def test_a_value_that_changes_now_and_then_is_the_items_commonest() -> None:
+def test_an_item_has_its_most_frequent_value() -> None:
     table = events().with_columns(
         category=pl.when(pl.int_range(pl.len()) % 15 == 0).then(99).otherwise(pl.col("category"))
     )
@@ -165,7 +165,7 @@ def test_choices_are_the_most_frequent_values_first() -> None:
     hours = events().select(hour=pl.col("time") * 0.1 + 1000)["hour"].round(6)
     counts = dict(hours.value_counts().iter_rows())
     times = [counts[round(float(value), 6)] for value in choices["hour"]]
-    assert times == sorted(counts.values(), reverse=True)[:CHOICES]
+    assert times == sorted(counts.values(), reverse=True)[:MAX_CHOICES]
     assert choices["moods"] == next(f for f in log("mixed").features.fields if f.name == "moods").values
 
 
@@ -202,17 +202,17 @@ def test_a_damaged_catalogue_is_refused(run: Path, keep: int) -> None:
         Catalogue.load(run)
 
 
-def test_what_belongs_to_another_model_is_refused(run: Path) -> None:
+def test_a_file_of_another_model_is_refused(run: Path) -> None:
     catalogue("planted").save(run)
-    write_strangers(run, [])
+    write_histories(run, [])
     (run / FACTS).write_text("other facts")
-    for read in (Catalogue.load, read_strangers):
+    for read in (Catalogue.load, read_histories):
         with pytest.raises(ArtifactError, match="belongs to another model"):
             read(run)
 
 
 def test_a_folder_without_a_catalogue_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match="holds no catalogue"):
+    with pytest.raises(ArtifactError, match="has no catalogue"):
         Catalogue.load(tmp_path)
 
 
@@ -221,7 +221,7 @@ def test_a_log_without_items_is_refused() -> None:
     of = log("planted")
     ids = np.zeros((of.n_rows, 1), dtype=np.int32)
     without = InteractionLog(features, ids, None, of.labels, of.offsets, of.user_ids, ordered=True)
-    with pytest.raises(DataError, match="names no item"):
+    with pytest.raises(DataError, match="has no item field"):
         Catalogue.of(without, split("planted"))
 
 
@@ -235,30 +235,30 @@ def test_search_finds_ids_and_titles_the_most_frequent_first() -> None:
 
 
 @both
-def test_strangers_are_test_users_as_the_log_has_them(kind: str, run: Path) -> None:
-    found = strangers_of(log(kind), split(kind).test, catalogue(kind), seed=1)
-    write_strangers(run, found)
-    assert read_strangers(run) == found
-    for stranger, user in zip(found, split(kind).test, strict=True):
+def test_histories_are_those_of_test_users_in_the_log(kind: str, run: Path) -> None:
+    found = histories_of(log(kind), split(kind).test, catalogue(kind), seed=1)
+    write_histories(run, found)
+    assert read_histories(run) == found
+    for history, user in zip(found, split(kind).test, strict=True):
         rows = log(kind).rows_of(np.array([user]))
         expected = features_of(log(kind), rows).ids.tolist()
-        made = filled(kind, *({"item": event["item"], **event["context"]} for event in stranger["events"])).ids.tolist()
-        labels = [event["label"] for event in stranger["events"]]
+        made = filled(kind, *({"item": event.item, **event.context} for event in history.events)).ids.tolist()
+        labels = [event.label for event in history.events]
         told, meant = list(zip(made, labels, strict=True)), list(zip(expected, log(kind).labels[rows], strict=True))
         assert told == meant if log(kind).ordered else sorted(told) == sorted(meant)
 
 
-def test_strangers_are_at_most_as_many_and_as_long_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(strangers, "MOST_USERS", 3)
-    monkeypatch.setattr(strangers, "MOST_EVENTS", 2)
-    found = strangers_of(log("planted"), split("planted").test, catalogue("planted"), seed=1)
-    assert [len(stranger["events"]) for stranger in found] == [2, 2, 2]
+def test_histories_are_limited_in_number_and_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histories, "MAX_HISTORIES", 3)
+    monkeypatch.setattr(histories, "MAX_HISTORY_EVENTS", 2)
+    found = histories_of(log("planted"), split("planted").test, catalogue("planted"), seed=1)
+    assert [len(history.events) for history in found] == [2, 2, 2]
 
 
-def test_a_foreign_file_of_strangers_is_refused(tmp_path: Path) -> None:
-    (tmp_path / STRANGERS).write_text("[]")
+def test_a_file_that_holds_no_histories_is_refused(tmp_path: Path) -> None:
+    (tmp_path / TEST_USERS).write_text("[]")
     with pytest.raises(ArtifactError, match="not a file of test users"):
-        read_strangers(tmp_path)
+        read_histories(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Who may ask, how much, and what may get out: the guard around an application that only echoes."""
+"""The guard around an application that only echoes: who may ask, how much, and what may get out."""
 
 import asyncio
 import logging
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
-from resus.serving.http.guard import HEADERS, IN_FLIGHT, Access, Guard, is_loopback, read_token
+from resus.serving.http.guard import HEADERS, MAX_IN_FLIGHT, Access, Guard, is_loopback, read_token
 
 TOKEN = "0123456789abcdef-secret"
 BOUND = 100
@@ -61,7 +61,7 @@ LOCAL = Access("127.0.0.1", None)
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
-def test_a_body_passes_whole_up_to_the_bound_and_not_beyond(chunks: list[bytes]) -> None:
+def test_a_body_passes_up_to_the_limit(chunks: list[bytes]) -> None:
     status, body, headers = answer(LOCAL, *chunks)
     whole = b"".join(chunks)
     if whole in (b"fail", b"wait"):
@@ -89,7 +89,7 @@ def test_a_page_of_another_origin_is_refused(origin: str) -> None:
     assert answer(LOCAL, headers={"origin": origin})[0] == 403
 
 
-def test_the_own_page_may_ask() -> None:
+def test_the_service_page_may_ask() -> None:
     assert answer(LOCAL, headers={"origin": "http://127.0.0.1:8000"})[0] == 200
 
 
@@ -148,13 +148,13 @@ def test_a_failure_is_answered_and_logged_without_what_the_user_did(caplog: pyte
     assert "alice" not in caplog.text + body.decode()
 
 
-def test_requests_beyond_the_bound_are_sent_away_and_then_served_again() -> None:
+def test_too_many_requests_are_refused_until_some_are_answered() -> None:
     async def rush() -> tuple[list[int], int]:
         guard = Guard(echo, access=LOCAL)
-        answers = await asyncio.gather(*(ask(guard, b"wait") for _ in range(IN_FLIGHT + 5)))
+        answers = await asyncio.gather(*(ask(guard, b"wait") for _ in range(MAX_IN_FLIGHT + 5)))
         return [status for status, *_ in answers], (await ask(guard, b"again"))[0]
 
     statuses, afterwards = asyncio.run(rush())
-    assert statuses.count(200) == IN_FLIGHT
+    assert statuses.count(200) == MAX_IN_FLIGHT
     assert statuses.count(429) == 5
     assert afterwards == 200

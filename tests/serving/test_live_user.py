@@ -1,24 +1,30 @@
 """After any sequence of events, corrections and deletions, online scores are offline scores on the same support."""
 
+import contextlib
 from functools import cache
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted_models import TINY, events, log_of
+from planted_models import KEEP, TINY, events, log_of
+from service_fixtures import Place
 
+from resus import TableSchema, build_log
 from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Features, features_of
 from resus.errors import DataError
-from resus.model.build import build_model, build_predictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.build import build_personalizer
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.personalizer import Personalizer
 from resus.serving.live.user import LiveUser
+from resus.serving.store import Event, open_store
 
 LEARNERS: dict[str, dict[str, Any]] = {
     "ridge": {"learner.kind": "ridge"},
@@ -28,7 +34,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "plus": {"learner.kind": "plus", "encoder.embedding_dim": 3},
     "plus, many events": {"learner.kind": "plus", "encoder.embedding_dim": 1},
 }
-CAPACITY = 8  # above the six of the training, so that larger supports than seen are met
+CAPACITY = 8  # more than the six events of the training
 CANDIDATES = np.arange(40, 47)
 
 
@@ -38,20 +44,18 @@ def log() -> InteractionLog:
 
 
 @cache
-def parts(name: str) -> tuple[NeuralPredictor, ResidualModel]:
+def built(name: str) -> Personalizer:
     torch.manual_seed(3)
     config = resolve(TINY | {"encoder.embedding_std": 0.5, "predictor.embedding_std": 0.5} | LEARNERS[name])
-    predictor, model = build_predictor(config, log().features), build_model(config, log().features)
-    assert isinstance(predictor, NeuralPredictor)
+    model = build_personalizer(config, log().features)
     with torch.no_grad():
         for parameter in model.fusion.parameters():
             parameter.copy_(torch.linspace(0.5, 1.5, len(parameter)))
-    return predictor.eval(), model.eval()
+    return model.eval()
 
 
 def user_of(name: str) -> LiveUser:
-    predictor, model = parts(name)
-    return LiveUser(predictor, model, width=int(model.encoder.width), capacity=CAPACITY)  # type: ignore[arg-type]
+    return LiveUser(built(name), capacity=CAPACITY)
 
 
 def row(number: int) -> Features:
@@ -60,17 +64,17 @@ def row(number: int) -> Features:
 
 @torch.no_grad()
 def offline(name: str, support: dict[int, float]) -> torch.Tensor:
-    """The model on rows with labels as support, as training and evaluation score them."""
-    predictor, model = parts(name)
+    """Scores as in training and evaluation, with labelled rows as support."""
+    model = built(name)
     rows = np.concatenate([np.array(list(support), dtype=np.int64), CANDIDATES])
     batch = EpisodeBatch(rows, np.array([len(rows)]), np.array([len(support)]))
     features = features_of(log(), rows)
     labels = torch.tensor([*support.values(), *[float("nan")] * len(CANDIDATES)])
-    return model(batch, features, predictor.logits(features), labels).sigmoid()  # type: ignore[no-any-return]
+    return model(batch, features, model.predictor.logits(features), labels).sigmoid()  # type: ignore[no-any-return]
 
 
 class Remembered:
-    """What a user's support must be, by the rules and without any algebra."""
+    """The events that must count, by the rules and without any algebra."""
 
     def __init__(self) -> None:
         self.kept: list[tuple[float, str, int, float]] = []  # time, id, row, label
@@ -119,33 +123,65 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
     torch.testing.assert_close(scores.parts.sum(dim=1), scores.residual, rtol=1e-4, atol=1e-5)
 
 
-def test_events_of_one_time_are_in_the_order_of_their_ids_whatever_order_they_came_in() -> None:
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sent=st.permutations(range(CAPACITY)), times=st.lists(st.integers(0, 3), min_size=CAPACITY, max_size=CAPACITY))
+def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sent: list[int], times: list[int]) -> None:
+    """By time, then by id, whatever order they arrive in. A log has no ids; its rows are given in the order of ids."""
+    expected = [f"e{number}" for number in sorted(range(CAPACITY), key=lambda number: (times[number], number))]
+    made = [Event(f"e{number}", float(times[number]), 1.0, {}) for number in range(CAPACITY)]
+
+    table = pl.DataFrame(
+        {
+            "user": 1,
+            "item": [event.id for event in made],
+            "time": times,
+            "click": [number % 2 for number in range(CAPACITY)],
+        }
+    )
+    offline = build_log(table, TableSchema(user="user", item="item", time="time", label="click"), KEEP)
+    assert [offline.features.decode(ids, None)["item"] for ids in offline.ids] == expected
+
+    live = user_of("ridge")
+    for number in sent:
+        live.observe(made[number].id, row(number), made[number].label, made[number].time)
+    assert list(live.events) == expected
+
+    with contextlib.closing(open_store(place(), capacity=CAPACITY)) as store:
+        store.add([("u", made[number]) for number in sent])
+        assert [event.id for event in store.read("u").events] == expected
+    assert [event.id for event in sorted(made, key=lambda event: event.moment)] == expected
+
+
+def test_a_full_user_drops_the_oldest_event_of_one_time_by_its_id() -> None:
     one, other = user_of("ridge"), user_of("ridge")
     for number in range(CAPACITY + 2):
         one.observe(f"e{number:02}", row(number), 1.0, 0.0)
         other.observe(f"e{CAPACITY + 1 - number:02}", row(CAPACITY + 1 - number), 1.0, 0.0)
     started = user_of("ridge")
-    started.start_from([(event, 1.0, 0.0) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2)))
+    started.start_from(
+        [Event(event, 0.0, 1.0, {}) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2))
+    )
     started.observe("e00", row(0), 1.0, 0.0)
     assert one.events == other.events == started.events == tuple(f"e{number:02}" for number in range(2, CAPACITY + 2))
 
 
 @pytest.mark.parametrize("name", LEARNERS)
-def test_without_an_event_the_answer_is_the_predictors(name: str) -> None:
+def test_without_events_the_answer_is_the_shared_one(name: str) -> None:
     candidates = features_of(log(), CANDIDATES)
     scores = user_of(name).score(candidates)
-    assert torch.equal(scores.basis, parts(name)[0].logits(candidates))
+    assert torch.equal(scores.basis, built(name).predictor.logits(candidates))
     assert not scores.residual.any()
     assert scores.parts.shape == (len(CANDIDATES), 0)
 
 
-def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate() -> None:
+def test_before_the_first_event_only_plus_has_a_deviation() -> None:
     candidates = features_of(log(), CANDIDATES)
     assert user_of("ridge").score(candidates).deviation is user_of("nearest").score(candidates).deviation is None
-    plus, model = user_of("plus"), parts("plus")[1]
+    plus, model = user_of("plus"), built("plus")
+    assert isinstance(model.learner, PlusLearner)
     before = plus.score(candidates).deviation
     with torch.no_grad():
-        prior = model.learner.prior.variance(model.encoder(candidates)[:, 1:].double())  # type: ignore[union-attr,operator]
+        prior = model.learner.prior.variance(model.encoder(candidates)[:, 1:].double())
     assert before is not None
     torch.testing.assert_close(before, prior.sqrt().float())
     plus.observe("e0", row(0), 1.0, 0.0)
@@ -154,7 +190,7 @@ def test_before_the_first_event_only_resus_plus_says_how_far_a_user_may_deviate(
     assert (after < before).all()
 
 
-def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_event_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     user = user_of("ridge")
     for number in range(CAPACITY):
         user.observe(f"e{number}", row(number), 1.0, float(number))
@@ -163,7 +199,7 @@ def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPat
     def refusing(_: Features) -> torch.Tensor:
         raise DataError("no score")
 
-    monkeypatch.setattr(parts("ridge")[0], "logits", refusing)
+    monkeypatch.setattr(built("ridge").predictor, "logits", refusing)
     with pytest.raises(DataError):
         user.observe("late", row(20), 1.0, 99.0)
     assert user.events == known
@@ -171,7 +207,8 @@ def test_a_refused_event_costs_a_full_user_nothing(monkeypatch: pytest.MonkeyPat
 
 def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events() -> None:
     user = user_of("ridge")
-    model = parts("ridge")[1]
+    model = built("ridge")
+    assert isinstance(model.learner, RidgeLearner)
     candidates = features_of(log(), CANDIDATES)
     before = torch.full((len(CANDIDATES),), torch.inf)
     with torch.no_grad():
@@ -179,7 +216,7 @@ def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events()
             user.observe(f"e{number}", row(number), 1.0, float(number))
             support = model.encoder(features_of(log(), np.arange(number + 1))).double()
             query = model.encoder(candidates).double()
-            inverse = torch.linalg.inv(support @ support.T + model.learner.ridge * torch.eye(number + 1))  # type: ignore[operator]
+            inverse = torch.linalg.inv(support @ support.T + model.learner.ridge * torch.eye(number + 1))
             variance = (query * query).sum(dim=1) - ((query @ support.T @ inverse) * (query @ support.T)).sum(dim=1)
             deviation = user.score(candidates).deviation
             assert deviation is not None
@@ -189,7 +226,7 @@ def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events()
             before = deviation / scale
 
 
-def test_an_event_moves_similar_candidates_its_own_way() -> None:
+def test_an_event_raises_or_lowers_similar_candidates_by_its_label() -> None:
     user = user_of("ridge")
     user.observe("liked", row(40), 1.0, 0.0)
     scores = user.score(row(40))

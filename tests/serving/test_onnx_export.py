@@ -17,10 +17,11 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
 from resus.errors import ConfigError
-from resus.model.build import AnyPredictor, build_model, build_predictor
-from resus.model.personalizer import ResidualModel
+from resus.model.build import build_personalizer
+from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.personalizer import Personalizer
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.serving.export.onnx import ENCODER, PREDICTOR, TREES, export_onnx
+from resus.serving.export.onnx import ENCODER, PREDICTOR, export_onnx
 
 SIZES = (1, 2, 1000)
 
@@ -30,11 +31,11 @@ def log() -> InteractionLog:
     return log_of(events())
 
 
-def parts(features: FeatureMap, **settings: Any) -> tuple[AnyPredictor, ResidualModel]:
+def built(features: FeatureMap, **settings: Any) -> Personalizer:
     torch.manual_seed(4)
     spread = {"predictor.embedding_std": 0.7, "encoder.embedding_std": 0.7}
     config = resolve(TINY | spread | {key.replace("__", "."): value for key, value in settings.items()})
-    return build_predictor(config, features), build_model(config, features)
+    return build_personalizer(config, features)
 
 
 def some_rows(size: int) -> Features:
@@ -50,10 +51,10 @@ def run(path: Path, rows: Features) -> npt.NDArray[np.float32]:
     return np.asarray(answer, dtype=np.float32)
 
 
-@pytest.mark.parametrize(("kind", "encoder"), [("lr", "fm"), ("wide-deep", "deepfm"), ("xdeepfm", "xdeepfm")])
+@pytest.mark.parametrize(("kind", "encoder"), [("lr", "fm"), ("wide-deep", "deepfm"), ("xdeepfm", "lr")])
 def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) -> None:
-    psi, model = parts(log().features, predictor__kind=kind, encoder__kind=encoder)
-    assert sorted(export_onnx(psi, model, log().features, tmp_path)) == [ENCODER, PREDICTOR]
+    model = built(log().features, predictor__kind=kind, encoder__kind=encoder)
+    assert sorted(export_onnx(model, log().features, tmp_path)) == [ENCODER, PREDICTOR]
     for size in SIZES:
         rows = some_rows(size)
         logits, encoded = run(tmp_path / PREDICTOR, rows), run(tmp_path / ENCODER, rows)
@@ -61,17 +62,18 @@ def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) ->
             expected = model.encoder(rows).numpy()
         assert logits.shape == (size,)
         assert encoded.shape == (size, model.encoder.width)
-        np.testing.assert_allclose(logits, psi.logits(rows).numpy(), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(logits, model.predictor.logits(rows).numpy(), rtol=0, atol=1e-5)
         np.testing.assert_allclose(encoded, expected, rtol=1e-5, atol=1e-5)
         assert size == 1 or np.ptp(logits) > 0.01
 
 
-def test_plus_keeps_its_items_ids(tmp_path: Path) -> None:
-    psi, model = parts(log().features, predictor__kind="none", learner__kind="plus")
+def test_the_encoder_of_plus_keeps_the_ids_of_items(tmp_path: Path) -> None:
+    model = built(log().features, predictor__kind="none", learner__kind="plus")
+    assert isinstance(model.encoder, FactorEncoder)
     with torch.no_grad():
-        model.encoder.spread.copy_(torch.randn(4, 4).tril())  # type: ignore[operator]
-        model.encoder.kept[1] = 0.0  # type: ignore[operator]
-    assert export_onnx(psi, model, log().features, tmp_path) == [ENCODER]
+        model.encoder.spread.copy_(torch.randn(4, 4).tril())
+        model.encoder.kept[1] = 0.0
+    assert export_onnx(model, log().features, tmp_path) == [ENCODER]
     column = sum(log().features.column_counts[: [field.name for field in log().features.fields].index("item")])
     for size in SIZES:
         rows = some_rows(size)
@@ -82,11 +84,11 @@ def test_plus_keeps_its_items_ids(tmp_path: Path) -> None:
         assert np.array_equal(encoded[:, 0], rows.ids[:, column].numpy())
 
 
-def test_without_a_predictor_there_is_only_the_encoder_and_categories_weigh_one(tmp_path: Path) -> None:
+def test_without_a_predictor_there_is_only_the_encoder(tmp_path: Path) -> None:
     plain = FeatureMap(tuple(field for field in log().features.fields if field.kind == "categorical"), item="item")
     assert not plain.weighted
-    psi, model = parts(plain, predictor__kind="none")
-    assert export_onnx(psi, model, plain, tmp_path) == [ENCODER]
+    model = built(plain, predictor__kind="none")
+    assert export_onnx(model, plain, tmp_path) == [ENCODER]
     assert [path.name for path in tmp_path.iterdir()] == [ENCODER]
     rows = Features(torch.tensor(plain.first_ids, dtype=torch.int32).unsqueeze(0) + 1, None)
     with torch.no_grad():
@@ -95,16 +97,16 @@ def test_without_a_predictor_there_is_only_the_encoder_and_categories_weigh_one(
 
 def test_trees_are_exported_as_their_own_text_file(tmp_path: Path) -> None:
     fitted = tiny(predictor="lightgbm").fit(log())
-    psi = fitted._fitted().predictor
-    assert sorted(export_onnx(psi, fitted._fitted().model, log().features, tmp_path)) == [ENCODER, TREES]
+    model = fitted._fitted().model
+    assert sorted(export_onnx(model, log().features, tmp_path)) == [ENCODER, "predictor.txt"]
     again = GradientBoosting(log().features, learning_rate=0.1, rounds=1, num_leaves=2, patience=1)
-    text = bytearray((tmp_path / TREES).read_bytes())
+    text = bytearray((tmp_path / "predictor.txt").read_bytes())
     again.load_state_dict({"booster": torch.frombuffer(text, dtype=torch.uint8)})
-    assert torch.equal(again.logits(some_rows(50)), psi.logits(some_rows(50)))
+    assert torch.equal(again.logits(some_rows(50)), model.predictor.logits(some_rows(50)))
 
 
 def test_a_missing_exporter_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    psi, model = parts(log().features)
+    model = built(log().features)
     with pytest.raises(ConfigError, match=r"need onnx and onnxscript: install with pip install 'resus\[onnx\]'"):
-        export_onnx(psi, model, log().features, tmp_path)
+        export_onnx(model, log().features, tmp_path)

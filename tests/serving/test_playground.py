@@ -1,4 +1,4 @@
-"""The page as a visitor meets it: a real Chromium on a real service, whose answers are the oracle of what is shown."""
+"""The playground in a real Chromium on a real service, whose answers are the oracle of what the page shows."""
 
 import math
 import os
@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 from planted_models import tiny
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
-from service_process import Serving, make_scored_export, serving
+from service_process import Serving, serving
 
 from resus import Resus
 from resus.data.datasets.planted import PlantedWorld, draw_events, planted_log
 from resus.evaluation.results import Results
-from resus.serving.export.export import export
+from resus.serving.export.folder import export
 from resus.serving.loaded import RESULTS
 
 pytestmark = pytest.mark.integration
@@ -53,7 +53,7 @@ Event = tuple[str, float, Mapping[str, Any]]  # item, label, context
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export without results, and the same with the results of the real evaluation."""
+    """An export without results, and the same export with the results of an evaluation."""
     made = tmp_path_factory.mktemp("playground")
     log = planted_log(WORLD).save(made / "log")
     model = tiny(settings=LONGER).fit(log, folder=made / "run")
@@ -72,7 +72,7 @@ def service(folder: Path) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def guarded(folder: Path) -> Iterator[Serving]:
-    """Demands a token, and has no results."""
+    """Requires a token, and has no results."""
     (folder / "token").write_text(TOKEN)
     with serving(folder / "unevaluated", "--token-file", folder / "token", token=TOKEN) as running:
         yield running
@@ -80,14 +80,14 @@ def guarded(folder: Path) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def candidates(service: Serving) -> dict[str, str]:
-    """Item → title of what a visitor is shown first."""
+    """Item → title of the items that the page shows first."""
     found = service.client.get("/v1/catalogue", params={"limit": 20}).json()["items"]
     return {one["item"]: one["title"] for one in found}
 
 
 @pytest.fixture(scope="module")
 def choices(service: Serving) -> dict[str, list[str]]:
-    """What a visitor can say of themselves; the first value is said for them."""
+    """The fields that a visitor can choose, with their values; the first value is the default."""
     fields = service.client.get("/v1/model").json()["fields"]
     return {field["name"]: field["values"] for field in fields if field["role"] == "context"}
 
@@ -106,13 +106,13 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def troubles() -> list[str]:
-    """What the browser complained about; a test that provokes a complaint takes it out."""
+    """Complaints of the browser. A test that provokes one removes it."""
     return []
 
 
 @pytest.fixture
 def visit(browser: Browser, service: Serving, troubles: list[str]) -> Iterator[Visit]:
-    """Opens the page. Whatever a test does, nothing is asked of another origin and nothing is complained about."""
+    """Opens the page. In every test the page asks no other origin, and the browser does not complain."""
     contexts = []
 
     def note(message: ConsoleMessage) -> None:
@@ -151,7 +151,7 @@ def visit(browser: Browser, service: Serving, troubles: list[str]) -> Iterator[V
 
 
 def shown(page: Page) -> list[dict[str, str]]:
-    """The rows as they are after the last answer."""
+    """The rows after the last answer."""
     expect(page.locator("#ranking li").first).to_be_visible()
     expect(page.locator("#ranking[aria-busy]")).to_have_count(0)
     rows: list[dict[str, str]] = page.locator("#ranking li").evaluate_all(SHOWN)
@@ -175,7 +175,7 @@ def first_of(choices: Mapping[str, list[str]]) -> dict[str, str]:
 
 
 def asked(service: Serving, events: Iterable[Event], **question: Any) -> list[Any]:
-    """What the service says of all items or candidates in question, in their order."""
+    """The answers of the service for all items or candidates, in their order."""
     inline = [{"item": item, "label": label, "features": features} for item, label, features in events]
     answers: list[Any] = service.predict(events=inline, explain=True, **question)["answers"]
     return answers
@@ -203,7 +203,7 @@ def ranked(
     return [row_of(one, events, titles, who) for one in best_first]
 
 
-def test_whatever_the_visitor_does_the_ranking_is_the_services(
+def test_the_page_shows_the_answers_of_the_service(
     visit: Visit, service: Serving, candidates: dict[str, str], choices: dict[str, list[str]]
 ) -> None:
     page, context = visit(), first_of(choices)
@@ -218,7 +218,7 @@ def test_whatever_the_visitor_does_the_ranking_is_the_services(
             item, label = draw.choice(list(candidates)[:8]), draw.randrange(2)
             judge(page, f"{'Like' if label else 'Dislike'} {candidates[item]}")
             if events.get(item) == label:
-                del events[item]  # the same opinion again takes it back
+                del events[item]  # the same opinion again removes it
             else:
                 events[item] = label
         page.wait_for_function(
@@ -271,7 +271,7 @@ def test_everything_can_be_done_from_the_keyboard(visit: Visit) -> None:
     def tab_to(name: str) -> None:
         for _ in range(80):
             page.keyboard.press("Tab")
-            *names, outline = page.evaluate(  # at once: the page may draw its lists anew between two questions
+            *names, outline = page.evaluate(  # in one call: the page may redraw its lists between two calls
                 """() => {
                     const node = document.activeElement;
                     return [node.ariaLabel, node.innerText, node.id, getComputedStyle(node).outlineStyle];
@@ -315,7 +315,7 @@ def test_everything_can_be_done_from_the_keyboard(visit: Visit) -> None:
 
 def test_a_test_user_is_compared_with_what_they_did_next(visit: Visit, service: Serving) -> None:
     page = visit()
-    with page.expect_response("**/v1/strangers/random") as response:
+    with page.expect_response("**/v1/test-users/random") as response:
         page.get_by_role("button", name="Start from a random test user").click()
     events = response.value.json()["events"]
     held = min(20, len(events) // 2)
@@ -327,7 +327,7 @@ def test_a_test_user_is_compared_with_what_they_did_next(visit: Visit, service: 
     expect(page.locator("#stage")).to_contain_text("0 events")
     contexts = [event["context"] for event in following]
     alike = {name: v if all(one[name] == v for one in contexts) else "varies" for name, v in contexts[0].items()}
-    told = page.locator("#stranger-context :is(dt, dd)").all_text_contents()
+    told = page.locator("#test-user-context :is(dt, dd)").all_text_contents()
     assert told == [word for pair in alike.items() for word in pair]
     page.get_by_label("Events known").fill(f"{len(known)}")
     expect(page.locator("#stage")).to_contain_text(f"{len(known)} events")
@@ -447,8 +447,8 @@ def test_a_model_without_a_catalogue_says_so(visit: Visit) -> None:
     expect(page.get_by_text("This model has no catalogue")).to_be_visible()
 
 
-def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, tmp_path: Path) -> None:
-    with serving(make_scored_export(tmp_path)) as scored:
+def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, scored_export: Path, tmp_path: Path) -> None:
+    with serving(scored_export, "--store", tmp_path / "events") as scored:
         page = visit(of=scored)
         expect(page.locator(".lead")).to_contain_text("This model needs “model_score” with each candidate")
         assert shown(page)

@@ -1,14 +1,13 @@
-"""Every store keeps to the rules of `EventStore`, told by a model of plain Python; Redis is a real one."""
+"""Every store follows the rules of `EventStore`, as a model in plain Python does; Redis is a real server."""
 
+import contextlib
 import dataclasses
-import itertools
 import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +16,13 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis_process import DURABLE, RedisProcess, redis_process
+from service_fixtures import Place
 
 from resus.errors import ConfigError, DataError, StorageError
-from resus.serving.store.protocol import MOST_IN_A_BATCH, Event, EventStore, UserRecord, open_store
+from resus.serving.limits import MAX_EVENTS
+from resus.serving.store import STORES, Event, EventStore, UserRecord, open_store
 
 CAPACITY = 4
-Place = Callable[[], str]  # the address of an empty store
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisProcess]:
-    with tempfile.TemporaryDirectory() as folder, redis_process(Path(folder)) as process:
-        yield process
-
-
-@pytest.fixture(params=["sqlite", "redis", "unix"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    if request.param == "sqlite":
-        numbers = itertools.count()
-        return lambda: f"sqlite:{tmp_path / f'{next(numbers)}.db'}"
-    process: RedisProcess = request.getfixturevalue("server")
-
-    def emptied() -> str:
-        process.empty()
-        return process.url if request.param == "redis" else f"unix:{process.socket}"
-
-    return emptied
 
 
 @pytest.fixture
@@ -61,7 +41,7 @@ def ids(record: UserRecord) -> list[str]:
 
 
 class Remembered:
-    """The rules, without any file."""
+    """The rules of a store, in memory."""
 
     def __init__(self) -> None:
         self.kept: dict[str, list[Event]] = {}
@@ -150,7 +130,7 @@ SENT = st.lists(st.tuples(USERS, EVENTS), max_size=16, unique_by=lambda sent: (s
 @ANY
 @given(orders=SENT.flatmap(lambda sent: st.tuples(st.just(sent), st.permutations(sent))))
 def test_the_order_of_arrival_does_not_matter(place: Place, orders: tuple[list[tuple[str, Event]], ...]) -> None:
-    """And what is sent again is never added again."""
+    """And sending events again adds nothing."""
     kept = []
     for sent in orders:
         store = open_store(place(), capacity=CAPACITY)
@@ -164,7 +144,7 @@ def test_the_order_of_arrival_does_not_matter(place: Place, orders: tuple[list[t
     assert kept[0] == kept[1]
 
 
-def test_a_full_user_takes_what_is_not_before_all_by_time_and_id(store: EventStore) -> None:
+def test_a_full_user_refuses_events_older_than_all(store: EventStore) -> None:
     store.add([("ann", event(number, time=5.0)) for number in range(1, CAPACITY + 1)])
     sent = [("ann", event(8, time=4.9)), ("ann", event(0, time=5.0)), ("ann", event(9, time=5.0))]
     assert store.add(sent) == ["too old", "too old", "added"]
@@ -182,16 +162,16 @@ def test_no_user_is_taken_for_a_field_of_the_store(store: EventStore) -> None:
 
 
 def test_a_batch_has_a_bound(store: EventStore) -> None:
-    """Each event of another user: that is the most a store has to write at once."""
-    sent = [(f"user {number}", event(number)) for number in range(MOST_IN_A_BATCH + 1)]
-    with pytest.raises(DataError, match=f"{MOST_IN_A_BATCH + 1} events is too large: send at most {MOST_IN_A_BATCH}"):
+    """Each event has its own user, which is the most that a store writes at once."""
+    sent = [(f"user {number}", event(number)) for number in range(MAX_EVENTS + 1)]
+    with pytest.raises(DataError, match=f"{MAX_EVENTS + 1} events is too large: send at most {MAX_EVENTS}"):
         store.add(sent)
     assert store.users() == 0
-    assert store.add(sent[1:]) == ["added"] * MOST_IN_A_BATCH
-    assert store.users() == MOST_IN_A_BATCH
+    assert store.add(sent[1:]) == ["added"] * MAX_EVENTS
+    assert store.users() == MAX_EVENTS
 
 
-def test_what_was_added_is_there_for_the_next_process(place: Place) -> None:
+def test_events_are_there_for_the_next_process(place: Place) -> None:
     url = place()
     first = open_store(url, capacity=CAPACITY)
     first.add([("ann", event(1, item="x", price=0.1, tags=["a", "b"]))])
@@ -232,8 +212,8 @@ def test_an_event_has_a_finite_time_and_label(wrong: float) -> None:
         event(1, label=wrong)
 
 
-def test_threads_lose_and_double_nothing(place: Place) -> None:
-    """Two threads send the same batches to the same two users while a third reads: each batch counts once, whole."""
+def test_threads_lose_and_repeat_nothing(place: Place) -> None:
+    """Two threads send the same batches while a third reads: each batch counts once, and as a whole."""
     store = open_store(place(), capacity=1000)
     outcomes: list[str] = []
     torn: list[UserRecord] = []
@@ -265,7 +245,7 @@ def test_threads_lose_and_double_nothing(place: Place) -> None:
 
 WRITER = """
 import sys
-from resus.serving.store.protocol import Event, open_store
+from resus.serving.store import Event, open_store
 url, name = sys.argv[1:]
 sys.stdin.readline()
 store = open_store(url, capacity=1000)
@@ -281,8 +261,8 @@ store.close()
 
 
 @pytest.mark.integration
-def test_processes_lose_and_double_nothing(place: Place) -> None:
-    """They also open the store at the same moment, and delete users while the other one writes."""
+def test_processes_lose_and_repeat_nothing(place: Place) -> None:
+    """They open the store at the same time, and delete users while the other one writes."""
     url, names = place(), ["one", "two"]
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, url, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
@@ -312,20 +292,34 @@ def test_a_plain_path_is_a_file_that_only_its_owner_reads(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("url", ["mysql://user:secret@host", "redsi://:secret@host", "sqlite:", "http://host/secret"])
-def test_an_unknown_place_is_answered_with_the_known_ones(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"write PATH, sqlite:PATH, redis://") as raised:
+def test_an_unknown_scheme_gets_the_list_of_known_ones(url: str) -> None:
+    with pytest.raises(ConfigError, match=", ".join(f"{scheme}:" for scheme in STORES)) as raised:
         open_store(url, capacity=1)
     assert "secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
     "url",
-    ["redis://:secret@host:port/0", "redis://:secret@host/zero", "redis://h?durable=perhaps", "redis://h?x=1", "unix:"],
+    [
+        "redis://:secret@host:port/0",
+        "redis://:secret@host/zero",
+        "redis://h?durable=perhaps",
+        "redis://h?x=1",
+        "unix:?db=1",
+    ],
 )
 def test_a_wrong_redis_address_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="the store's address is not one of") as raised:
+    with pytest.raises(ConfigError, match="redis://HOST:PORT/DB") as raised:
         open_store(url, capacity=1)
     assert "secret" not in str(raised.value)
+
+
+def test_a_store_of_your_own_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(STORES, "mine", lambda url, *, capacity: open_store(f"{tmp_path}/{url[5:]}", capacity=capacity))
+    with contextlib.closing(open_store("mine:events", capacity=1)) as store:
+        store.add([("ann", event(1)), ("ann", event(2))])
+        assert ids(store.read("ann")) == ["e2"]
+    assert (tmp_path / "events").is_file()
 
 
 def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -350,11 +344,11 @@ def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:
     with redis_process(tmp_path) as process:
         store = open_store(process.url, capacity=1)
         process.kill()
-        with pytest.raises(StorageError, match=f"{process.url} cannot be reached"):
+        with pytest.raises(StorageError, match=f"cannot reach Redis at {process.url} "):
             store.version("ann")
         store.close()
         secret = process.url.replace("://", "://user:secret@")
-        with pytest.raises(StorageError, match=f"{process.url} cannot be reached") as raised:
+        with pytest.raises(StorageError, match=f"cannot reach Redis at {process.url} ") as raised:
             open_store(secret, capacity=1)
         assert "secret" not in str(raised.value)
 
@@ -372,7 +366,7 @@ def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_redis_that_may_lose_events_is_taken_only_on_request(
+def test_redis_that_may_lose_events_is_used_only_on_request(
     tmp_path: Path, set_to: tuple[str, ...], missing: str
 ) -> None:
     with redis_process(tmp_path, *set_to) as process:
@@ -388,7 +382,7 @@ def test_redis_that_may_lose_events_is_taken_only_on_request(
 
 
 @pytest.mark.parametrize(("version", "taken"), [("6.2.14", False), ("7.0.0", True), ("10.1.0", True)])
-def test_redis_before_7_is_taken_only_on_request(
+def test_redis_before_7_is_used_only_on_request(
     server: RedisProcess, monkeypatch: pytest.MonkeyPatch, version: str, taken: bool
 ) -> None:
     monkeypatch.setattr(redis.Redis, "info", lambda *_: {"redis_version": version})
@@ -397,14 +391,14 @@ def test_redis_before_7_is_taken_only_on_request(
         open_store(server.url, capacity=1).close()
         return
     with pytest.raises(
-        ConfigError, match=rf"lose .*: take 7\.0 or later instead of version {version}, or add \?durable"
+        ConfigError, match=rf"lose .*: use version 7\.0 or later instead of {version}, or add \?durable"
     ):
         open_store(server.url, capacity=1)
 
 
-def test_redis_that_hides_its_version_is_taken_only_on_request(tmp_path: Path) -> None:
+def test_redis_that_hides_its_version_is_used_only_on_request(tmp_path: Path) -> None:
     with redis_process(tmp_path, *DURABLE, 'rename-command INFO ""') as process:
-        with pytest.raises(ConfigError, match=r"lose .* instead of version unknown"):
+        with pytest.raises(ConfigError, match=r"lose .* instead of an unknown one"):
             open_store(process.url, capacity=1)
         open_store(f"{process.url}?durable=no", capacity=1).close()
 

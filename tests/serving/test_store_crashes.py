@@ -1,4 +1,4 @@
-"""Whatever is killed: what a store acknowledged is there, once, and what it deleted is gone from its files."""
+"""After any kill, acknowledged events are there once, and deleted events are gone from the files."""
 
 import contextlib
 import random
@@ -16,8 +16,9 @@ import pytest
 import redis
 from redis_process import DURABLE, redis_process
 
-from resus.serving import redis_store, sqlite_store
-from resus.serving.store.protocol import Event, EventStore, open_store
+from resus.serving.store import Event, EventStore, open_store
+from resus.serving.store import redis as redis_store
+from resus.serving.store import sqlite as sqlite_store
 from resus.serving.store.sqlite import SqliteStore
 
 pytestmark = pytest.mark.integration
@@ -26,7 +27,7 @@ KILLS = 20
 NAMES = ("ann", "bob", "cleo")
 WRITER = """
 import sys
-from resus.serving.store.protocol import Event, open_store
+from resus.serving.store import Event, open_store
 url, first, *names = sys.argv[1:]
 store = open_store(url, capacity=100_000)
 for number in range(int(first), 100_000):
@@ -36,7 +37,7 @@ for number in range(int(first), 100_000):
 
 
 def batches_in(store: EventStore) -> int:
-    """How many batches there are; each is whole, there once and in its place."""
+    """The number of batches; each of them must be whole, there once, and in its place."""
     records = [store.read(name) for name in NAMES]
     (batches,) = {len(record.events) for record in records}
     for name, record in zip(NAMES, records, strict=True):
@@ -46,8 +47,8 @@ def batches_in(store: EventStore) -> int:
 
 
 def kill_again_and_again(url: str, kill_store: Callable[[], None], revive: Callable[[], None]) -> None:
-    """A client that sends what was not acknowledged once more, killed with its store or without it at any moment."""
-    chance = random.Random(4)  # the moments differ from run to run all the same
+    """A client that repeats what was not acknowledged is killed at random moments, with or without its store."""
+    chance = random.Random(4)  # the moments still differ from run to run
     acknowledged = 0
     for _ in range(KILLS):
         command = [sys.executable, "-c", WRITER, url, str(acknowledged), *NAMES]
@@ -81,8 +82,8 @@ def test_a_killed_writer_or_server_loses_nothing_in_redis(victim: str) -> None:
 
 
 def filled(path: Path, chance: random.Random, users: int) -> SqliteStore:
-    """Events that come in any order and push others out, so that rows move from page to page."""
-    store = SqliteStore(path, capacity=20)
+    """A store whose events arrive in any order and push others out, so that rows move from page to page."""
+    store = SqliteStore(str(path), capacity=20)
     for batch in range(30):
         added = []
         for number in range(100):
@@ -114,7 +115,7 @@ def words_left(folder: Path, words: list[bytes]) -> list[bytes]:
 def test_nothing_of_a_deleted_user_is_left_in_the_files(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     store = filled(tmp_path / "store.db", chance, users=60)
-    other = SqliteStore(tmp_path / "store.db", capacity=20)  # another worker that looks on
+    other = SqliteStore(str(tmp_path / "store.db"), capacity=20)  # another worker that reads
     for user in chance.sample(range(60), 20):
         assert other.version(f"user {user:03}.")
         assert all(word in bytes_in(tmp_path) for word in words_of(user))
@@ -139,7 +140,7 @@ def test_nothing_of_a_forgotten_event_is_left_after_the_next_wipe(tmp_path: Path
         assert store.delete("user 008.")
     else:
         store.close()
-        store = SqliteStore(path, capacity=20)
+        store = SqliteStore(str(path), capacity=20)
     assert not words_left(tmp_path, words_of(7))
     store.close()
 
@@ -160,13 +161,13 @@ def test_a_deletion_does_not_wait_for_a_slow_reader_to_leave_the_files(
         assert "still holds bytes" in warned.message
         assert "user 007" not in caplog.text
         assert words_left(tmp_path, words_of(7))
-        SqliteStore(path, capacity=20).close()
+        SqliteStore(str(path), capacity=20).close()
         store.add([(user, Event("new", 1.0, 1.0, {}))])
         assert store.delete(user)
     if finished_by == "a deletion":
         assert not store.delete(user)
     else:
-        SqliteStore(path, capacity=20).close()
+        SqliteStore(str(path), capacity=20).close()
     assert not words_left(tmp_path, words_of(7))
     store.close()
 
@@ -181,7 +182,7 @@ def test_an_opening_does_not_wait_for_a_slow_writer_to_wipe(
     assert store.forget("user 007.", last.id)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
-        SqliteStore(path, capacity=20).close()
+        SqliteStore(str(path), capacity=20).close()
         assert "still holds bytes" in caplog.text
     assert not store.delete("nobody")
     assert not words_left(tmp_path, [last.id.encode()])
@@ -212,9 +213,8 @@ def test_threads_write_while_another_waits_to_wipe(tmp_path: Path, monkeypatch: 
 
 KILLED_DELETION = """
 import os, sys
-from pathlib import Path
 from resus.serving.store.sqlite import SqliteStore
-store = SqliteStore(Path(sys.argv[1]), capacity=20)
+store = SqliteStore(sys.argv[1], capacity=20)
 SqliteStore._wipe = lambda self: os.kill(os.getpid(), 9)
 store.delete(sys.argv[2])
 """
@@ -230,7 +230,7 @@ def test_a_deletion_that_was_killed_is_finished(tmp_path: Path, again: str) -> N
     assert killed.returncode == -signal.SIGKILL
     assert any(word in bytes_in(tmp_path) for word in words_of(7))
     if again == "opened again":
-        store = SqliteStore(path, capacity=20)
+        store = SqliteStore(str(path), capacity=20)
     else:
         assert not store.delete(user)
     assert not words_left(tmp_path, words_of(7))
@@ -281,7 +281,7 @@ def test_a_rewrite_that_ran_before_the_deletion_does_not_count(
         client.config_set("rdb-key-save-delay", 0)
         assert bool(caplog.records) != patient
         if not patient:
-            assert "keeps what was deleted" in caplog.text
+            assert "keeps deleted events" in caplog.text
             assert "user 007" not in caplog.text
             while client.info("persistence")["aof_rewrite_in_progress"]:
                 time.sleep(0.05)
@@ -299,7 +299,7 @@ def test_redis_that_does_not_permit_a_rewrite_deletes_all_the_same(
         store = two_users(f"{server.url}?durable=no")
         assert store.delete("user 007.")
         assert len(caplog.records) == 1
-        assert "keeps what was deleted" in caplog.text
+        assert "keeps deleted events" in caplog.text
         store.close()
 
 

@@ -14,8 +14,8 @@ from planted_models import events, log_of, tiny
 
 import resus
 from resus.episodes.batch import EpisodeBatch
+from resus.tensor_files import load_tensors
 from resus.training import rowwise_adam
-from resus.training.checkpoint import load_tensors
 from resus.training.crew import Alone
 from resus.training.shares import own_episodes, own_rows
 

@@ -15,12 +15,13 @@ from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc
-from resus.model.build import AnyPredictor, build_predictor
+from resus.model.build import build_predictor
+from resus.model.predictors.base import Predictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import silent
 from resus.training.loop import Schedule
-from resus.training.run import cross_fit, split_of, train
+from resus.training.run import cross_fit, train
 from resus.training.stages.pretrain import pretrain
 
 Floats = npt.NDArray[np.float32]
@@ -51,9 +52,13 @@ def with_other_labels(users: Users) -> InteractionLog:
     return replace(log(), labels=labels)
 
 
-def by_hand(config: Config, users: Users) -> AnyPredictor:
+def by_hand(config: Config, users: Users) -> Predictor:
     """Ψ from some users' rows and nothing else."""
-    held_out, rows, chosen = log().rows_of(split_of(config, log()).validation), log().rows_of(users), config.predictor
+    held_out, rows, chosen = (
+        log().rows_of(config.user_split(log().n_users).validation),
+        log().rows_of(users),
+        config.predictor,
+    )
     torch.manual_seed(config.seed)
     predictor = build_predictor(config, log().features)
     if isinstance(predictor, GradientBoosting):
@@ -61,7 +66,7 @@ def by_hand(config: Config, users: Users) -> AnyPredictor:
         return predictor
     assert isinstance(predictor, NeuralPredictor)
     schedule = Schedule(
-        validate=lambda: auc(log().labels[held_out], logits_of_rows(predictor, log(), held_out)),
+        validate=lambda: auc(log().labels[held_out], predictor.logits_of_rows(log(), held_out)),
         epochs=chosen.epochs,
         patience=chosen.patience,
     )
@@ -73,7 +78,7 @@ def by_hand(config: Config, users: Users) -> AnyPredictor:
 @pytest.mark.parametrize("kind", ["deepfm", "lightgbm"])
 def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(kind: str, tmp_path: Path) -> None:
     config = config_of(predictor__kind=kind)
-    users, before = split_of(config, log()).train, fitted(config, log(), tmp_path)
+    users, before = config.user_split(log().n_users).train, fitted(config, log(), tmp_path)
     rows = log().rows_of(users)
     assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users and nobody else"
     folds, left = [], users
@@ -93,13 +98,13 @@ def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(k
 
 def test_validation_users_logits_are_the_predictors_own_and_test_users_have_none(tmp_path: Path) -> None:
     config = config_of()
-    trained, split = train(config, log(), folder=tmp_path), split_of(config, log())
+    trained, split = train(config, log(), folder=tmp_path), config.user_split(log().n_users)
     basis = np.lib.format.open_memmap(tmp_path / "checkpoints" / "basis.npy")
     own = log().rows_of(split.validation)
-    np.testing.assert_array_equal(basis[own], trained.predictor.logits(features_of(log(), own)).numpy())
+    np.testing.assert_array_equal(basis[own], trained.model.predictor.logits(features_of(log(), own)).numpy())
     assert np.isnan(basis[log().rows_of(split.test)]).all()
     seen = log().rows_of(split.train)
-    assert np.abs(basis[seen] - trained.predictor.logits(features_of(log(), seen)).numpy()).min() > 0
+    assert np.abs(basis[seen] - trained.model.predictor.logits(features_of(log(), seen)).numpy()).min() > 0
 
 
 @pytest.mark.parametrize(

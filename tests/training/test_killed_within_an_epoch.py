@@ -7,8 +7,8 @@ import pytest
 import torch
 from planted_models import events, log_of, tiny
 
+from resus.tensor_files import load_tensors
 from resus.training import loop, rowwise_adam
-from resus.training.checkpoint import load_tensors
 
 
 class StoppedError(Exception):

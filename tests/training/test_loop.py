@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from resus.errors import ArtifactError, TrainingError
-from resus.training.checkpoint import StageState, load_tensors, save_tensors
+from resus.tensor_files import load_tensors, save_tensors
+from resus.training.checkpoint import StageState
 from resus.training.loop import Keeper, Schedule, run_stage
 
 

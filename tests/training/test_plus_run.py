@@ -15,9 +15,9 @@ from planted_models import TINY, events, log_of
 from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.progress import Progress
+from resus.tensor_files import load_tensors
 from resus.training import loop
-from resus.training.checkpoint import load_tensors
-from resus.training.run import Trained, split_of, train
+from resus.training.run import Trained, train
 from resus.training.stages import factorize, refine
 
 Floats = npt.NDArray[np.float32]
@@ -49,7 +49,7 @@ def undisturbed(kind: str = "deepfm") -> Trained:
 
 
 def weights_of(trained: Trained) -> dict[str, torch.Tensor]:
-    predictor = {f"predictor.{name}": tensor for name, tensor in trained.predictor.state_dict().items()}
+    predictor = {f"predictor.{name}": tensor for name, tensor in trained.model.predictor.state_dict().items()}
     return trained.model.state_dict() | predictor
 
 
@@ -70,14 +70,14 @@ def changed(users: npt.NDArray[np.int64], change: Callable[[Floats], Floats]) ->
 @pytest.mark.parametrize("kind", ["deepfm", "none"])
 def test_no_label_of_a_test_user_is_read(kind: str) -> None:
     config = config_of(kind)
-    hidden = changed(split_of(config, log()).test, lambda labels: 1 - labels)
+    hidden = changed(config.user_split(log().n_users).test, lambda labels: 1 - labels)
     assert_same(train(config, hidden), train(config, log()))
 
 
 def test_the_scales_are_learned_from_validation_users_alone(tmp_path: Path) -> None:
     """Every training user's labels are turned once the factors stand: the scales do not move, the evidence does."""
     config, turned = config_of(), replace(log(), labels=log().labels.copy())
-    rows = turned.rows_of(split_of(config, turned).train)
+    rows = turned.rows_of(config.user_split(turned.n_users).train)
 
     def turn(task: str, done: int, total: int | None, unit: str = "") -> None:
         if task.startswith("factors, epoch 2 ") and done == total:

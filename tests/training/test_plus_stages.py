@@ -16,8 +16,10 @@ from resus import FieldSchema, InteractionLog, TableSchema, build_log
 from resus.config.settings import resolve
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import features_of
-from resus.model.build import build_model
-from resus.model.personalizer import ResidualModel
+from resus.model.build import build_personalizer
+from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.personalizer import Personalizer
 from resus.training.loop import Schedule
 from resus.training.shares import users_of
 from resus.training.stages import factorize as factors
@@ -53,9 +55,9 @@ def column_of(log: InteractionLog, name: str) -> int:
     return sum(log.features.column_counts[: number_of(log, name)])
 
 
-def started(log: InteractionLog) -> ResidualModel:
+def started(log: InteractionLog) -> Personalizer:
     torch.manual_seed(5)
-    return build_model(resolve(SETTINGS), log.features)
+    return build_personalizer(resolve(SETTINGS), log.features)
 
 
 def schedule(epochs: int = 2) -> Schedule:
@@ -165,15 +167,17 @@ def test_the_prior_is_the_spread_of_the_users(
     factorize(model, basis_of(log), log, users, schedule(), seed=1)
     people = kept[0].people.table.detach().double().numpy()
     assert people.shape == (len(users), 1 + 4)
-    spread = model.encoder.spread.double().numpy()  # type: ignore[operator]
+    assert isinstance(model.encoder, FactorEncoder)
+    assert isinstance(model.learner, PlusLearner)
+    spread = model.encoder.spread.double().numpy()
     taste = people[:, 1:].T @ people[:, 1:] / len(users)
     np.testing.assert_allclose(spread @ spread.T, taste, rtol=1e-4, atol=1e-5 * taste.max())
     np.testing.assert_array_equal(spread, np.tril(spread))
-    assert model.learner.prior.bias.item() == pytest.approx(3 * (people[:, 0] ** 2).mean(), rel=1e-5)  # type: ignore[operator,union-attr]
+    assert model.learner.prior.bias.item() == pytest.approx(3 * (people[:, 0] ** 2).mean(), rel=1e-5)
     with torch.no_grad():
         rows = features_of(log, log.rows_of(users[:2]))
         code = model.encoder(rows).double().numpy()
-        plain = model.encoder.factors(rows).double().numpy()  # type: ignore[operator]
+        plain = model.encoder.factors(rows).double().numpy()
     assert code[:, 0].tolist() == rows.ids[:, column_of(log, "item")].tolist()
     np.testing.assert_allclose(code[:, 1:] @ code[:, 1:].T, plain @ taste @ plain.T, rtol=1e-3, atol=1e-6)
 

@@ -17,9 +17,9 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
-from resus.evaluation.scoring import score_prefixes
-from resus.model.build import build_model, build_predictor
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.neural import NeuralPredictor
 from resus.training.checkpoint import StageState
 from resus.training.loop import Keeper, Report, Schedule
 from resus.training.stages.metatrain import metatrain
@@ -37,10 +37,10 @@ SMALL: dict[str, Any] = {
 Stage = Callable[[InteractionLog, Keeper | None, Report | None], tuple[StageState, dict[str, Tensor]]]
 
 
-def parts(config: Config, log: InteractionLog) -> tuple[NeuralPredictor, nn.Module]:
+def parts(config: Config, log: InteractionLog) -> tuple[NeuralPredictor, Personalizer]:
     predictor = build_predictor(config, log.features)
     assert isinstance(predictor, NeuralPredictor)
-    return predictor, build_model(config, log.features)
+    return predictor, build_personalizer(config, log.features, predictor)
 
 
 def pretraining(log: InteractionLog, keeper: Keeper | None, report: Report | None) -> Any:
@@ -51,7 +51,7 @@ def pretraining(log: InteractionLog, keeper: Keeper | None, report: Report | Non
         log,
         log.rows_of(TRAIN),
         Schedule(
-            validate=lambda: auc(log.labels[held_out], logits_of_rows(predictor, log, held_out)),
+            validate=lambda: auc(log.labels[held_out], predictor.logits_of_rows(log, held_out)),
             epochs=EPOCHS,
             patience=EPOCHS,
             keeper=keeper,
@@ -73,14 +73,14 @@ def metatraining(joint: bool, **settings: Any) -> Stage:
         asked = ordered.positions >= 5
 
         def validate() -> float:
-            basis = logits_of_rows(predictor, log, ordered.rows) if joint else fixed[ordered.rows]
-            logits = score_prefixes(model, log, ordered, basis, [5])  # type: ignore[arg-type]
+            basis = None if joint else fixed[ordered.rows]
+            logits = model.score_prefixes(log, ordered, [5], basis=basis)
             return auc(log.labels[ordered.rows][asked], logits[asked, 0])
 
         before = deepcopy(nn.ModuleDict({"predictor": predictor, "model": model}))
         state = metatrain(
-            model,  # type: ignore[arg-type]
-            predictor if joint else fixed,
+            model,
+            None if joint else fixed,
             log,
             EpisodeSampler(log, TRAIN, max_size=5, batch_size=64, sizes="uniform", seed=5),
             Schedule(validate=validate, epochs=EPOCHS, patience=EPOCHS, keeper=keeper, report=report),

@@ -9,8 +9,7 @@ from resus.baselines.shared_predictor import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.build import AnyPredictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.model.predictors.base import Predictor
 
 
 class Crowd:
@@ -18,15 +17,15 @@ class Crowd:
 
     def __init__(self, *, predictor: str = "deepfm") -> None:
         self.kind = predictor
-        self.predictor: AnyPredictor
+        self.predictor: Predictor
 
     def fit(self, task: Task) -> History:
         self.predictor, history = shared_predictor(task, self.kind)
         return history
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        return logits_of_rows(self.predictor, log, batch.rows[batch.query.numpy()])
+        return self.predictor.logits_of_rows(log, batch.rows[batch.query.numpy()])
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        logits = logits_of_rows(self.predictor, log, ordered.rows)
+        logits = self.predictor.logits_of_rows(log, ordered.rows)
         return np.broadcast_to(logits[:, None], (len(logits), len(sizes)))

@@ -18,8 +18,7 @@ from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows
-from resus.model.build import AnyPredictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.model.predictors.base import Predictor
 from resus.randomness import Purpose, generator
 
 TILE_ROWS = 2048
@@ -55,7 +54,7 @@ class HistoryTrees:
         self.num_leaves = num_leaves
         self.patience = patience
         self.training_rows = training_rows
-        self.predictor: AnyPredictor
+        self.predictor: Predictor
         self.fields: tuple[int, ...]
         self.items: ItemClicks
         self.booster: lightgbm.Booster
@@ -92,7 +91,7 @@ class HistoryTrees:
         return [*history, {"stage": "trees", "epoch": self.booster.best_iteration, "validation_auc": reached}]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        basis = logits_of_rows(self.predictor, log, batch.rows)
+        basis = self.predictor.logits_of_rows(log, batch.rows)
         query, sizes = batch.query.numpy(), batch.support_sizes[batch.query_user.numpy()]
         features = self._matrix(Histories(log, batch, basis, self.fields), query, sizes)
         logits: Floats = basis[query] + self._trees(features)
@@ -100,7 +99,7 @@ class HistoryTrees:
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
         """Not a number where a row is support."""
-        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        basis = self.predictor.logits_of_rows(log, ordered.rows)
         batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(ordered.lengths, max(sizes)))
         histories = Histories(log, batch, basis, self.fields)
         asked = ordered.positions[:, None] >= np.array(sizes)
@@ -139,7 +138,7 @@ class HistoryTrees:
         """Features, labels and Ψ's logits of some queries of the training users, with several support sizes each."""
         log, rows = task.log, task.log.rows_of(task.split.train)
         basis = np.full(log.n_rows, np.nan, dtype=np.float32)
-        basis[rows] = logits_of_rows(self.predictor, log, rows)
+        basis[rows] = self.predictor.logits_of_rows(log, rows)
         random = generator(Purpose.HISTORY_TREES_TRAINING, task.config.seed)
         features, chosen = [], []
         for draw in range(DRAWS):
@@ -159,7 +158,7 @@ class HistoryTrees:
         random = generator(Purpose.HISTORY_TREES_VALIDATION, task.config.seed)
         drawn = random.choice(task.config.evaluation.sizes[1:], len(ordered.users))
         batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(drawn, ordered.lengths - 1))
-        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        basis = self.predictor.logits_of_rows(log, ordered.rows)
         query, sizes = batch.query.numpy(), batch.support_sizes[batch.query_user.numpy()]
         features = self._matrix(Histories(log, batch, basis, self.fields), query, sizes)
         return features, log.labels[batch.rows[query]], basis[query]

@@ -16,10 +16,9 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
-from resus.model.build import AnyPredictor
+from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.training.loop import Keeper
-from resus.training.run import split_of
 
 Floats = npt.NDArray[np.float32]
 History = list[dict[str, Any]]
@@ -53,13 +52,13 @@ class Task:
     config: Config
     folder: Path | None = None
     shelf: Path | None = None
-    predictor: AnyPredictor | None = None
+    predictor: Predictor | None = None
     progress: Progress = silent
     every: int = 1
 
     @cached_property
     def split(self) -> UserSplit:
-        split = split_of(self.config, self.log)
+        split = self.config.user_split(self.log.n_users)
         return replace(split, train=split.train[:: self.every])
 
     @cached_property

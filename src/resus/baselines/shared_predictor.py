@@ -8,12 +8,13 @@ from resus.baselines.method import History, Task
 from resus.config.settings import LEARNERS, Config
 from resus.data.log.log import InteractionLog
 from resus.files import locked, read_json, write_json
-from resus.model.build import AnyPredictor, build_predictor
-from resus.training.checkpoint import load_tensors, save_tensors
+from resus.model.build import build_predictor
+from resus.model.predictors.base import Predictor
+from resus.tensor_files import load_tensors, save_tensors
 from resus.training.run import cross_fit, forget_checkpoints, train_predictor
 
 
-def shared_predictor(task: Task, kind: str | None = None) -> tuple[AnyPredictor, History]:
+def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, History]:
     """A Ψ trained on the task's training users, and how it came about; the task's own, or from its shelf if there.
 
     Without a `kind`, the task's own if it has one, else DeepFM. Of several processes that ask for the same one, one

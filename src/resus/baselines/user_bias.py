@@ -15,8 +15,7 @@ from resus.baselines.shared_predictor import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.build import AnyPredictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.model.predictors.base import Predictor
 
 STRONGEST_PRIOR = 1e4
 
@@ -29,14 +28,14 @@ class UserBias:
     """
 
     def __init__(self) -> None:
-        self.predictor: AnyPredictor
+        self.predictor: Predictor
         self.scale: float  # γ
         self.prior: float  # c, in events
 
     def fit(self, task: Task) -> History:
         self.predictor, history = shared_predictor(task)
         log, held_out, sizes = task.log, task.validation, np.array(task.config.evaluation.sizes[1:])
-        basis = logits_of_rows(self.predictor, log, held_out.rows)
+        basis = self.predictor.logits_of_rows(log, held_out.rows)
         sums = _sums_by_size(log, held_out, basis, sizes)
         row, column = np.nonzero(held_out.positions[:, None] >= sizes)
         self.scale, self.prior = _fit_scale_and_prior(
@@ -50,14 +49,14 @@ class UserBias:
         return [*history, {"stage": "bias", "epoch": 1, "validation_auc": reached, **chosen}]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        basis = logits_of_rows(self.predictor, log, batch.rows)
+        basis = self.predictor.logits_of_rows(log, batch.rows)
         sums = support_residuals(log, batch, basis).sum(axis=1)
         added = self.scale * sums / (batch.support_sizes + self.prior)
         logits: Floats = basis[batch.query.numpy()] + added[batch.query_user.numpy()].astype(np.float32)
         return logits
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        basis = logits_of_rows(self.predictor, log, ordered.rows)
+        basis = self.predictor.logits_of_rows(log, ordered.rows)
         wanted = np.array(sizes)
         added = self.scale * _sums_by_size(log, ordered, basis, wanted) / (wanted + self.prior)
         return basis[:, None] + added.astype(np.float32)

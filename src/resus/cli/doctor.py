@@ -20,9 +20,9 @@ def command(
     from rich.markup import escape
     from rich.table import Table
 
+    from resus.checking import checked
     from resus.cli.console import out as console
     from resus.cli.console import say
-    from resus.config.checking import checked
     from resus.config.settings import parse_assignments
     from resus.data.doctor import diagnose
     from resus.data.log.log import MANIFEST, InteractionLog

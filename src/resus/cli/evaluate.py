@@ -8,31 +8,29 @@ import typer
 
 def command(
     runs: Annotated[list[Path], typer.Argument(help="One or more run folders, compared on the same users.")],
-    data: Annotated[str | None, typer.Option(help="The log, if it moved since training.")] = None,
-    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    data: Annotated[str | None, typer.Option(help="Folder of the log, if it moved since training.")] = None,
+    part: Annotated[str, typer.Option(help="Users to measure: test or validation.")] = "test",
     base: Annotated[
-        str | None, typer.Option(help="RelaImpr and gains are over this model. [default: the first run's Ψ]")
+        str | None, typer.Option(help="Model to compare the others with. [default: the shared model of the first run]")
     ] = None,
     draws: Annotated[
         int,
         typer.Option(
-            help="Draws of users for the 95 % intervals of the gains, 40 to 100,000; 0 leaves out the gains, and the "
-            "coverage of RESUS+'s intervals."
+            help="Number of draws of users for the 95 % intervals, 40 to 100,000. 0 skips gains and coverage."
         ),
     ] = 200,
     out: Annotated[Path | None, typer.Option(help="Folder for results.json. [default: the first run]")] = None,
 ) -> None:
-    """AUC, GAUC, Logloss and calibration at every support size, and by cold-start stage, on users never trained on.
+    """Measure runs on users they were not trained on, by number of known events and by stage.
 
-    Below: what each model gains over the base, and how sure that is.
+    Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals.
     """
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
     from resus.cli.runs import check_part, load_runs, log_of_runs
     from resus.estimator import Resus
-    from resus.evaluation.gains import check_draws
-    from resus.report.gain_table import GainTable
-    from resus.report.terminal import results_table
+    from resus.evaluation.intervals import check_draws
+    from resus.report.tables import GainTable, StageTable
 
     check_part(part)
     check_draws(draws)
@@ -49,5 +47,5 @@ def command(
         )
     folder = out or runs[0]
     results.write(folder / "results.json")
-    console.print(results_table(results), GainTable(results), sep="")
+    console.print(StageTable(results), GainTable(results), sep="")
     say(f"results in {folder / 'results.json'}; next: resus report {folder}")

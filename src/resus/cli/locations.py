@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import MANIFEST, InteractionLog
 from resus.errors import ArtifactError

@@ -52,9 +52,9 @@ def command(
     it is read again as a whole, to say where. Killed, it leaves no half log behind and begins anew, which takes about a
     minute. Without its files: resus prepare planted --like taobao --rows 1000000.
     """
+    from resus.checking import checked
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import default_log_folder, planted_at
-    from resus.config.checking import checked
     from resus.config.settings import parse_assignments
     from resus.data.datasets.planted import PlantedWorld
     from resus.data.log.log import fact_of_log
@@ -107,9 +107,9 @@ def command(
 
 def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:
     """Files of a planted world in a published layout, the stand-in where the published ones are absent."""
+    from resus.checking import checked
     from resus.cli.console import progress_bars, say
     from resus.cli.locations import LOGS
-    from resus.config.checking import checked
     from resus.data.datasets.taobao.planted import PlantedTaobao, write_planted_taobao
     from resus.errors import ConfigError
 

@@ -9,27 +9,29 @@ import typer
 
 
 def command(
-    run: Annotated[Path, typer.Argument(help="A run folder, or better an export of one.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; any but loopback demands a token.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    run: Annotated[Path, typer.Argument(help="Folder of an export, or of a run.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. An address other than loopback requires a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 selects a free port.")] = 8000,
     store: Annotated[
-        str | None, typer.Option(help="Where events are kept: a file, or redis://… [default: beside the run]")
+        str | None, typer.Option(help="Where to keep events: a file, or redis://… [default: FOLDER.events.sqlite]")
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(help="File with the token that callers must send. [default: $RESUS_TOKEN]")
+        Path | None, typer.Option(help="File with the token that clients must send. [default: $RESUS_TOKEN]")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Processes that answer.")] = 1,
+    workers: Annotated[int, typer.Option(min=1, max=64, help="Number of worker processes.")] = 1,
     remember: Annotated[
-        int, typer.Option(min=1, max=10_000, help="How many of a user's latest events count; older ones are dropped.")
+        int, typer.Option(min=1, max=10_000, help="Number of events to keep per user; older events are dropped.")
     ] = 200,
 ) -> None:
-    """Answer over HTTP; each event that comes in is known to the very next score.
+    """Serve a model over HTTP. Each event counts in the very next score.
 
-    POST /v1/events takes events in, POST /v1/predict scores candidates, /docs describes every route and / is a
-    playground. SIGHUP or POST /v1/reload loads a new artifact from the same folder; SIGTERM ends when all is answered.
+    POST /v1/events stores events, POST /v1/predict scores candidates, /docs lists all routes, and / is a playground.
+    SIGHUP or POST /v1/reload loads a new model from the same folder. SIGTERM answers open requests, then stops.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is loaded
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service handles it
 
     from resus.cli.console import say
     from resus.serving.http.guard import Access, read_token
@@ -38,7 +40,7 @@ def command(
 
     from resus.serving.http.workers import Worker, listen, run_one, run_several
     from resus.serving.loaded import LoadedModel
-    from resus.serving.store.protocol import open_store
+    from resus.serving.store import open_store
 
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)
@@ -49,10 +51,10 @@ def command(
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
     say(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
     if not loaded.catalogue_size:
-        say(f"{run} has no catalogue: items are known by their id alone; serve what 'resus export' makes of it")
+        say(f"{run} has no catalogue, so the service knows only the ids of items: serve an export ('resus export')")
     if loaded.score:
         say(
-            f"Ψ is {loaded.score}, which callers send with each event and candidate; "
+            f"the shared model's score is the field {loaded.score}, which clients send with each event and candidate; "
             "the playground can only replay test users"
         )
     del loaded

@@ -117,8 +117,8 @@ def _list_settings(settings: "Config") -> None:
     """As the other options leave them, but for what a data set brings along."""
     from rich.table import Table
 
+    from resus.checking import described_settings
     from resus.cli.console import out as console
-    from resus.config.checking import described_settings
 
     table = Table("key", "value", "meaning", box=None)
     for key, value, meaning in described_settings(settings):

@@ -5,29 +5,29 @@ from typing import Annotated
 
 import typer
 
-QUICK = "user-bias,history-trees"  # they stand on the run's Ψ and train no network of their own
+QUICK = "user-bias,history-trees"  # they use the shared model of the run and train no network
 
 
 def command(
     runs: Annotated[list[Path], typer.Argument(help="One or more run folders, compared on the same users.")],
-    up_to: Annotated[int, typer.Option(min=1, max=2000, help="The most events known of a user.")] = 300,
+    up_to: Annotated[int, typer.Option(min=1, max=2000, help="Largest number of known events.")] = 300,
     rivals: Annotated[
         str,
         typer.Option(
-            help="Methods to fit here and draw beside, separated by commas, as `resus reproduce --methods` names them; "
-            "most train a network, which takes minutes; none for none."
+            help="Methods to train and draw as well, separated by commas, with the names of `resus reproduce "
+            "--methods`. Most train a network, which takes minutes. Use none for no rivals."
         ),
     ] = QUICK,
-    data: Annotated[str | None, typer.Option(help="The log, if it moved since training.")] = None,
-    part: Annotated[str, typer.Option(help="test or validation.")] = "test",
+    data: Annotated[str | None, typer.Option(help="Folder of the log, if it moved since training.")] = None,
+    part: Annotated[str, typer.Option(help="Users to measure: test or validation.")] = "test",
     out: Annotated[
         Path | None, typer.Option(help="Folder for warm-up.json, .png and .html. [default: the first run]")
     ] = None,
 ) -> None:
-    """AUC and GAUC of Ψ, the runs and rivals on the same queries after 0, 1, 2, 3, 5 … --up-to events of their users.
+    """Draw AUC and GAUC of the same queries after 0, 1, 2, 3, 5 … --up-to known events.
 
-    Sizes beyond those of training are answered, too. Where fewer than 30 users have more than that many events, the
-    curve ends earlier. Rivals have their default hyperparameters, and Ψ and settings of the first run that has a Ψ.
+    The curve may go beyond the number of events in training. It ends early if fewer than 30 users have more events.
+    Rivals use default hyperparameters, and the shared model and settings of the first run that has a shared model.
     """
     from resus.baselines.method import Task
     from resus.cli.console import out as console
@@ -36,8 +36,8 @@ def command(
     from resus.data.log.log import InteractionLog
     from resus.estimator import Resus
     from resus.paper.rivals.rivals import rivals as rivals_by_name
-    from resus.report.warm_up_page import draw_warm_up
-    from resus.report.warm_up_table import warm_up_table
+    from resus.report.page import write_warm_up
+    from resus.report.tables import warm_up_table
 
     check_part(part)
     names = [] if rivals == "none" else [name.strip() for name in rivals.split(",") if name.strip()]
@@ -58,6 +58,6 @@ def command(
         )
     folder = out or runs[0]
     curve.write(folder / "warm-up.json")
-    picture, page = draw_warm_up(curve, folder)
+    picture, page = write_warm_up(curve, folder)
     console.print(*warm_up_table(curve), sep="\n")
     say(f"picture: {picture}; page: {page}; the numbers: {folder / 'warm-up.json'}")

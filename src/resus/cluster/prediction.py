@@ -160,9 +160,7 @@ def _answered(group: Columns, *, model: _Model) -> Columns:
     group = {name: values[in_order] for name, values in group.items()}
     events, asked = (_part(group, group["is_query"] == flag) for flag in (False, True))
     index = SupportIndex.of(_users(events), events["ids"], events.get("weights"), events["label"])
-    weights = torch.from_numpy(asked["weights"]) if "weights" in asked else None
-    features = Features(torch.from_numpy(asked["ids"]), weights)
-    found = answer(scorer.predictor, scorer.model, index, _users(asked), features)
+    found = answer(scorer.model, index, _users(asked), Features.of(asked["ids"], asked.get("weights")))
     unknown = np.full(len(asked["row"]), "", dtype=object)
     unknown[:1] = json.dumps(scorer.features.count_unknown(asked["ids"]))  # one word for all of them
     return {"row": asked["row"], **found.columns, UNKNOWN: unknown, REFUSED: asked[REFUSED]}

@@ -9,11 +9,11 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
-from resus.config.checking import known_keys, nearest_key, on_one_line, sentence_of
+from resus.checking import known_keys, nearest_key, on_one_line, sentence_of
+from resus.data.split import Protocol, UserSplit, split_users
 from resus.errors import ConfigError
 
 Architecture = Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm"]
-Protocol = Literal["paper", "authors-release"]
 
 
 class Settings(BaseModel):
@@ -192,6 +192,10 @@ class Config(Settings):
     @property
     def max_support(self) -> int:
         return self.training.max_support or self.evaluation.max_size
+
+    def user_split(self, n_users: int) -> UserSplit:
+        """Which users train, validate and test; the seed draws them."""
+        return split_users(n_users, ratios=self.split.ratios, order=self.split.order, seed=self.seed)
 
     @property
     def cross_fitted(self) -> bool:

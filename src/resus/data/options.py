@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.config.settings import Protocol
+from resus.data.split import Protocol
 
 Duplicates = Literal["error", "keep", "first", "last"]
 SingleEvents = Literal["error", "keep", "drop"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.fields.base import BadRows
 from resus.data.fields.numeric import bad_numbers
 from resus.data.fields.values import as_numbers, as_times, is_missing

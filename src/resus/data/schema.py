@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
 from resus.arrays import Integers
-from resus.config.checking import nearest_key, on_one_line, sentence_of
+from resus.checking import nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
 from resus.data.fields.base import Field
 from resus.errors import ConfigError

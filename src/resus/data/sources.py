@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.datasets import DATA_SETS
 from resus.data.datasets.base import DataSet, Source
 from resus.data.problems import Problem

@@ -10,6 +10,7 @@ from resus.errors import DataError
 from resus.randomness import Purpose, generator
 
 PARTS = ("train", "validation", "test")
+Protocol = Literal["paper", "authors-release"]  # whose way to prepare, split and evaluate
 
 
 @dataclass(frozen=True, eq=False)

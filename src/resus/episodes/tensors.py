@@ -20,8 +20,7 @@ class Features(NamedTuple):
     weights: Tensor | None
 
     @classmethod
-    def of_arrays(cls, ids: Ids, weights: Floats | None) -> "Features":
-        """What a feature map makes of rows."""
+    def of(cls, ids: Ids, weights: Floats | None) -> "Features":
         return cls(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
 
     @property
@@ -36,7 +35,7 @@ class Features(NamedTuple):
 
 def features_of(log: InteractionLog, rows: Rows) -> Features:
     """The features of some rows; the copy leaves the memory map alone."""
-    return Features.of_arrays(log.ids[rows], None if log.weights is None else log.weights[rows])
+    return Features.of(log.ids[rows], None if log.weights is None else log.weights[rows])
 
 
 def labels_of(log: InteractionLog, rows: Rows) -> Tensor:

@@ -1,38 +1,34 @@
-"""Is RESUS+ as sure as it says? How often what it did not see lies within its 90 % intervals, by stage.
+"""Are the intervals of a model right? How often 90 % intervals hold what the model did not see, by stage.
 
-Of a user's clicks among the queries after the first k events it expects Σp, with variance Σp(1−p) + gᵀCg, where
-p = σ(ℓ), g = p(1−p), and C is the posterior covariance of Δ at the queries: the coins' own chance, and what is not
-known of the user. In a planted world a query's true logit, too, should lie within its interval.
+After k events the model expects Σp clicks among a user's queries, with variance Σp(1−p) + gᵀCg, where p = σ(ℓ),
+g = p(1−p), and C is the posterior covariance of Δ at the queries. The first term is the randomness of the clicks, the
+second is what the model does not know about the user. In a planted world, the true logit of a query should lie within
+its interval too.
 
-An interval is taken as it is: with 3 to 30 queries, chances that are exactly right cover 89 to 92 % of users. Widened
-by the ½ of a continuity correction, they would cover more than 97 % of users with 3 queries.
+Intervals have no continuity correction. With 3 to 30 queries, exact probabilities cover 89 to 92 % of users; widened by
+½, they would cover more than 97 % of users with 3 queries.
 """
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from resus.arrays import Doubles, Integers
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of
+from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, StageCoverage
-from resus.evaluation.staged import ScoredQueries
-from resus.model.learners.plus.posterior import Known, PosteriorLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
 
 LEVEL = 0.9
-REACH = 1.6449  # deviations to each side that hold so much of a Gaussian
-
-Floats = npt.NDArray[np.float64]
-Integers = npt.NDArray[np.int64]
+REACH = 1.6449  # deviations to each side that hold this share of a Gaussian
 
 
 def coverage_of(
     name: str,
-    model: ResidualModel,
+    model: Personalizer,
     log: InteractionLog,
     ordered: OrderedUsers,
     scored: ScoredQueries,
@@ -41,7 +37,7 @@ def coverage_of(
     stages: Mapping[str, Sequence[int]],
     progress: Progress = silent,
 ) -> ModelCoverage:
-    """Of a scored model whose learner is a posterior; `predictor` names its Ψ among the scored, None is logits of 0."""
+    """Coverage of a scored model with a posterior. `predictor` names its Ψ among the scored; None is logits of 0."""
     sizes = sorted({k for members in stages.values() for k in members})
     personal, true_logits = _posterior(name, model, log, ordered, scored, predictor, sizes, progress)
     shares: dict[int, dict[str, float]] = {}
@@ -70,8 +66,8 @@ def coverage_of(
     return ModelCoverage(predictor=predictor, stages=found)
 
 
-def _forecast(scored: ScoredQueries, model: str, k: int, queries: Integers) -> tuple[Floats, Floats, Floats]:
-    """Of each user with queries: clicks, how many the model expects, and the coins' variance."""
+def _forecast(scored: ScoredQueries, model: str, k: int, queries: Integers) -> tuple[Doubles, Doubles, Doubles]:
+    """Per user with queries: clicks, expected clicks, and the variance from the randomness of the clicks."""
     logits = scored.logits_at(model, scored.sizes.index(k), queries).astype(np.float64)
     chance = torch.from_numpy(logits).sigmoid().numpy()
     first = np.flatnonzero(scored.positions[queries] == k)
@@ -82,51 +78,41 @@ def _forecast(scored: ScoredQueries, model: str, k: int, queries: Integers) -> t
     return clicks, mean, coins
 
 
-def _share_within(miss: Floats, variance: Floats) -> float:
+def _share_within(miss: Doubles, variance: Doubles) -> float:
     return float((np.abs(miss) <= REACH * np.sqrt(variance)).mean())
 
 
 @torch.no_grad()
 def _posterior(
     name: str,
-    model: ResidualModel,
+    model: Personalizer,
     log: InteractionLog,
     ordered: OrderedUsers,
     scored: ScoredQueries,
     predictor: str | None,
     sizes: Sequence[int],
     progress: Progress,
-) -> tuple[Floats, Floats | None]:
-    """gᵀCg of every user and size `[U, sizes]`, and how many queries' true logits are covered `[sizes]`."""
-    learner = model.learner
-    assert isinstance(learner, PosteriorLearner)
-    prior, starts = learner.prior, np.cumsum(ordered.lengths) - ordered.lengths
+) -> tuple[Doubles, Doubles | None]:
+    """gᵀCg of every user and size `[U, sizes]`, and the number of queries whose true logit is covered `[sizes]`."""
+    starts = np.cumsum(ordered.lengths) - ordered.lengths
     truth = scored.logits["oracle"][:, 0] if log.truth is not None else None
     personal = np.zeros((len(starts), len(sizes)))
     true_logits = np.zeros(len(sizes)) if truth is not None else None
     done = 0
-    width = int(model.encoder.width)  # type: ignore[arg-type]
-    for tile in ordered.tiles(slots=max(sizes), width=width, whole=True):
-        places = tile.places
-        rows = ordered.rows[places]
-        basis = scored.logits[predictor][places, 0] if predictor is not None else np.zeros(len(rows), np.float32)
-        outcomes = tile.pad(learner.outcomes(torch.from_numpy(log.labels[rows]), torch.from_numpy(basis)))
-        encoded, slots = tile.pad(model.encoder(features_of(log, rows))), max(sizes)
-        known = Known.of(encoded[:, :slots], tile.filled[:, :slots], outcomes[:, :slots])
-        gram = prior.covariance(known.codes, known.items, known.codes, known.items)
+    basis = np.zeros(len(ordered.rows), np.float32) if predictor is None else scored.logits[predictor][:, 0]
+    for part in model.posteriors(log, ordered, sizes, basis=basis):
+        tile, places, encoded = part.tile, part.places, part.encoded
         users = np.searchsorted(starts, tile.starts)
-        for column, k in enumerate(sizes):
-            first = known.first(k)
-            dual = learner.fit(prior, first, gram[:, :k, :k])
+        for column, (k, posterior) in enumerate(zip(sizes, part.by_size, strict=True)):
             asked = tile.filled & (torch.arange(encoded.shape[1]) >= k)
             logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double()
             chance = tile.pad(logits).sigmoid()
-            variance = learner.variance_of_sum(prior, first, dual, encoded, chance * (1 - chance) * asked)
+            variance = posterior.variance_of_sum(encoded, chance * (1 - chance) * asked)
             personal[users, column] = variance.numpy()
             if truth is not None and true_logits is not None:
-                deviation = learner.variance(prior, first, dual, encoded).sqrt()
+                deviation = posterior.variance(encoded).sqrt()
                 miss = tile.pad(torch.from_numpy(truth[places]).double() - logits).abs()
                 true_logits[column] += int(((miss <= REACH * deviation) & asked).sum())
         done += len(places)
-        progress(f"{name}: coverage of its intervals", done, len(ordered.rows), "rows")
+        progress(f"{name}: coverage of intervals", done, len(ordered.rows), "rows")
     return personal, true_logits

@@ -1,31 +1,38 @@
 """Several models on the same test users: one forward pass each, then every metric at every support size."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from resus.arrays import Floats
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.evaluation.coverage import LEVEL, coverage_of
-from resus.evaluation.gains import DRAWS, check_draws, gains_over
+from resus.evaluation.intervals import DRAWS, check_draws, gains_over
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Coverage, LogFacts, Results
-from resus.evaluation.scoring import score_prefixes
-from resus.evaluation.staged import ScoredQueries, staged_results
-from resus.model.learners.plus.posterior import PosteriorLearner
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import Predictor, logits_of_rows
+from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedModel:
+    """A model, and what tables call its predictor; None if the predictor is no model by itself."""
+
+    model: Personalizer
+    predictor: str | None
+
 
 Part = Literal["test", "validation"]
 
 
 def evaluate(
-    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    models: Mapping[str, ComparedModel],
     config: Config,
     log: InteractionLog,
     split: UserSplit,
@@ -35,13 +42,13 @@ def evaluate(
     draws: int = DRAWS,
     progress: Progress = silent,
 ) -> Results:
-    """Results of each model and of its Ψ, by name: `models` maps a name to (name of its Ψ or None, Ψ, the rest).
+    """Results of each model and of its Ψ, by name.
 
-    RelaImpr and gains are over `base`, by default the first Ψ, or the first model where there is no Ψ. As many draws of
-    users as `draws` says tell how sure the gains are; 0 leaves out the gains, and the coverage of posteriors.
+    Models are compared with `base`: by default the first Ψ, or the first model if none has a Ψ. `draws` is the number
+    of draws of users for the intervals of the gains. With 0 there are no gains, and no coverage of posteriors.
     """
     check_draws(draws)
-    names = [name for name, _, _ in models.values() if name is not None]
+    names = [compared.predictor for compared in models.values() if compared.predictor is not None]
     names += [*models, *(["oracle", "crowd"] if log.truth is not None else [])]
     if base is not None and base not in names:
         raise ConfigError(f"no model '{base}' to compare with: choose from {', '.join(dict.fromkeys(names))}")
@@ -69,19 +76,19 @@ def evaluate(
         models=measured,
         gains=gains,
         coverage=_coverage(models, config, log, ordered, scored, progress) if draws else None,
-        posteriors=posteriors_among(models),
+        tuned_on_validation=posteriors_among(models),
     )
 
 
 def scored_models(
-    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    models: Mapping[str, ComparedModel],
     log: InteractionLog,
     ordered: OrderedUsers,
     sizes: tuple[int, ...],
     *,
     progress: Progress = silent,
 ) -> ScoredQueries:
-    """Each model's logits at every size, those of its Ψ, and in a planted world those of the truth."""
+    """The logits of each model at every size, of its Ψ, and of the truth in a planted world."""
     scored = ScoredQueries(
         labels=log.labels[ordered.rows],
         users=np.repeat(ordered.users, ordered.lengths),
@@ -89,25 +96,26 @@ def scored_models(
         sizes=sizes,
         logits={},
     )
-    for name, (predictor_name, predictor, model) in models.items():
-        basis = logits_of_rows(predictor, log, ordered.rows, progress=progress, task=f"{name}: basis logits")
-        if predictor_name is not None and predictor_name not in scored.logits:
-            scored.logits[predictor_name] = basis[:, None]
+    for name, compared in models.items():
+        model = compared.model
+        basis = model.predictor.logits_of_rows(log, ordered.rows, progress=progress, task=f"{name}: basis logits")
+        if compared.predictor is not None:
+            scored.logits.setdefault(compared.predictor, basis[:, None])
         task = f"{name}: every support size"
-        scored.logits[name] = score_prefixes(model, log, ordered, basis, sizes, progress=progress, task=task)
+        scored.logits[name] = model.score_prefixes(log, ordered, sizes, basis=basis, progress=progress, task=task)
     for name, truth in {"oracle": log.truth, "crowd": log.crowd}.items():
         if truth is not None:
             scored.logits[name] = _logit(truth[ordered.rows])[:, None]
     return scored
 
 
-def posteriors_among(models: Mapping[str, tuple[str | None, Predictor, ResidualModel]]) -> list[str]:
-    """The models that say how sure they are; their scales were learned from validation users."""
-    return [name for name, (_, _, model) in models.items() if isinstance(model.learner, PosteriorLearner)]
+def posteriors_among(models: Mapping[str, ComparedModel]) -> list[str]:
+    """The models that give intervals; they learned their scales from validation users."""
+    return [name for name, compared in models.items() if compared.model.learner.has_posterior]
 
 
 def _coverage(
-    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    models: Mapping[str, ComparedModel],
     config: Config,
     log: InteractionLog,
     ordered: OrderedUsers,
@@ -116,14 +124,14 @@ def _coverage(
 ) -> Coverage | None:
     stages, found = config.evaluation.stages, {}
     for name in posteriors_among(models):
-        predictor, _, model = models[name]
+        compared = models[name]
         found[name] = coverage_of(
-            name, model, log, ordered, scored, predictor=predictor, stages=stages, progress=progress
+            name, compared.model, log, ordered, scored, predictor=compared.predictor, stages=stages, progress=progress
         )
     return Coverage(level=LEVEL, models=found) if found else None
 
 
-def _logit(probability: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _logit(probability: Floats) -> Floats:
     wide = probability.astype(np.float64).clip(1e-7, 1 - 1e-7)
-    logits: npt.NDArray[np.float64] = np.log(wide) - np.log1p(-wide)
-    return logits.astype(np.float32)
+    logits: Floats = (np.log(wide) - np.log1p(-wide)).astype(np.float32)
+    return logits

@@ -1,12 +1,12 @@
-"""`results.json`: every metric of every model at every support size, typed; a metric that does not exist is null."""
+"""`results.json` and `warm-up.json`: every metric of every model at every support size. A missing metric is null."""
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from resus.config.checking import sentence_of
+from resus.checking import sentence_of
 from resus.errors import ArtifactError
 from resus.files import read_json, write_json
 
@@ -17,7 +17,7 @@ def _null_for_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-Metric = Annotated[float | None, BeforeValidator(_null_for_nan)]
+MetricValue = Annotated[float | None, BeforeValidator(_null_for_nan)]
 
 
 class Record(BaseModel):
@@ -33,37 +33,43 @@ class LogFacts(Record):
     users: int
 
 
-class SizeMetrics(Record):
-    """One model on all queries at one support size; with no query (`queries` is 0) every metric is null."""
+class Measured(Record):
+    """Metrics by name, those of `METRICS` and `RELATIVE`. Each is an attribute too: `.auc`, `.gauc`."""
 
-    auc: Metric
-    gauc: Metric
-    logloss: Metric
-    calibration_error: Metric
-    rela_impr: Metric
-    gap_closed: Metric
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, MetricValue]
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        return self.__pydantic_extra__
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> float | None: ...
+
+
+class SizeMetrics(Measured):
+    """One model on all queries at one support size. Without a query (`queries` is 0) every metric is null.
+
+    `gauc_users` counts the users with both labels, on whom GAUC rests.
+    """
+
     users: int
     queries: int
     gauc_users: int
 
 
-class StageMetrics(Record):
-    """Unweighted means over the stage's sizes that have queries (`sizes`).
+class StageMetrics(Measured):
+    """Unweighted means over the sizes of the stage that have queries (`sizes`).
 
-    `rela_impr` and `gap_closed` are those of the mean AUCs, as in the paper's tables.
+    Relative measures are those of the mean AUCs, as in the paper's tables.
     """
 
-    auc: Metric
-    gauc: Metric
-    logloss: Metric
-    calibration_error: Metric
-    rela_impr: Metric
-    gap_closed: Metric
     sizes: list[int]
 
 
 class FixedPopulation(Record):
-    """The same model on the same queries at every size: rows from k_max on, of users that have more than k_max rows."""
+    """The same model with the same queries at every size: rows from k_max on, of users with more than k_max rows."""
 
     users: int
     queries: int
@@ -72,7 +78,7 @@ class FixedPopulation(Record):
 
 
 class ModelResults(Record):
-    """One model; `fixed_population` is null where no user has more than k_max rows."""
+    """One model. `fixed_population` is null if no user has more than k_max rows."""
 
     stages: dict[str, StageMetrics]
     sizes: dict[int, SizeMetrics]
@@ -80,72 +86,78 @@ class ModelResults(Record):
 
 
 class Gain(Record):
-    """A model's metric minus the base's; the middle 95 % of the draws of users lie from `low` to `high`.
+    """A model's metric minus the base's. The middle 95 % of the draws of users lie from `low` to `high`.
 
-    `draws` counts the draws in which the metric exists. Where users or draws are too few to tell, `low` and `high` are
-    null.
+    `draws` counts the draws in which the metric exists. With too few users or draws, `low` and `high` are null.
     """
 
-    difference: Metric
-    low: Metric
-    high: Metric
+    difference: MetricValue
+    low: MetricValue
+    high: MetricValue
     draws: int
 
     @property
-    def is_sure(self) -> bool:
-        """The interval leaves 0 out."""
+    def is_certain(self) -> bool:
+        """The interval excludes 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 class StageGains(Record):
-    """One model in one stage; a gain in Logloss is below 0."""
+    """One model in one stage: a gain by metric, which is an attribute too. An improved Logloss is a gain below 0."""
 
-    auc: Gain
-    gauc: Gain
-    logloss: Gain
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Gain]
+
+    @property
+    def metrics(self) -> dict[str, Gain]:
+        return self.__pydantic_extra__
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Gain: ...
 
 
 class Gains(Record):
-    """What every model but the base gains over the base, by stage; all models on the same draws."""
+    """What every model but the base gains over the base, by stage. All models share the draws."""
 
     draws: int
     models: dict[str, dict[str, StageGains]]
 
 
 class StageCoverage(Record):
-    """Shares of users whose number of clicks lies within an interval; unweighted means over the stage's sizes.
+    """Shares of users whose number of clicks lies within an interval; unweighted means over the sizes of the stage.
 
-    `clicks`: the model's own interval. `coins` leaves out what the model does not know of the user: only the labels are
-    chance. `predictor`: Ψ's, likewise; null where there is none. `true_logits`: the share of queries whose true logit
-    lies within the model's interval; null where no truth is known.
+    `clicks`: the model's own interval. `coins`: the interval if the model were certain about the user, so that only the
+    labels are random. `predictor`: the same for the shared model; null if there is none. `true_logits`: share of
+    queries whose true logit lies within the model's interval; null if the truth is unknown.
     """
 
-    clicks: Metric
-    coins: Metric
-    predictor: Metric
-    true_logits: Metric
+    clicks: MetricValue
+    coins: MetricValue
+    predictor: MetricValue
+    true_logits: MetricValue
 
 
 class ModelCoverage(Record):
-    """One model by stage; `predictor` names its Ψ."""
+    """One model by stage. `predictor` names its shared model."""
 
     predictor: str | None
     stages: dict[str, StageCoverage]
 
 
 class Coverage(Record):
-    """How often the intervals of the models that have a posterior hold what they should hold at this `level`."""
+    """How often intervals of this `level` hold the outcome, for the models that give intervals."""
 
     level: float
     models: dict[str, ModelCoverage]
 
 
 class Evaluation(Record):
-    """What was asked: of which log and users, and which of the models measured are no contenders.
+    """What was evaluated: which log and users, and which models only serve as a comparison.
 
-    `oracle` and `crowd` name the models of a planted world's truth: probabilities knowing the user, and not knowing.
-    `posteriors` names the models that have one, whose scales were learned from validation users. There is no clock time
-    in it, so equal runs write equal files.
+    `oracle` and `crowd` name the models of a planted world's truth: the probabilities given the user, and the best ones
+    without. `tuned_on_validation` names the models with scales learned from validation users. No clock time is
+    recorded, so that equal runs write equal files.
     """
 
     format: Literal[1] = FORMAT
@@ -156,20 +168,29 @@ class Evaluation(Record):
     base: str
     oracle: str | None = None
     crowd: str | None = None
-    posteriors: list[str] = Field(default_factory=list)
+    tuned_on_validation: list[str] = Field(default_factory=list)
     models: dict[str, Any]
 
     @property
+    def bounds(self) -> list[str]:
+        """The models of a planted world's truth."""
+        return [name for name in (self.oracle, self.crowd) if name is not None]
+
+    @property
     def contenders(self) -> list[str]:
-        """The models that were trained to win: neither the base nor the truth's two bounds."""
-        return [name for name in self.models if name not in (self.base, self.oracle, self.crowd)]
+        """The models to judge: neither the base nor a bound."""
+        return [name for name in self.models if name != self.base and name not in self.bounds]
+
+    @property
+    def has_truth(self) -> bool:
+        return self.oracle is not None and self.crowd is not None
 
     def write(self, path: Path) -> None:
         write_json(path, self.model_dump(mode="json"))
 
 
 class Results(Evaluation):
-    """By support size and stage; `gains` is null where no users were drawn, `coverage` also without a posterior."""
+    """By support size and stage. `gains` is null without draws; `coverage` also if no model gives intervals."""
 
     sizes: list[int]
     stages: dict[str, list[int]]
@@ -177,20 +198,39 @@ class Results(Evaluation):
     gains: Gains | None = None
     coverage: Coverage | None = None
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        return _read(cls, path, kind="a results file", advice="run 'resus evaluate' again")
+
+
+class WarmUp(Evaluation):
+    """A warm-up curve: the users have more than `sizes[-1]` events, and their events after those are the queries.
+
+    `trained_up_to` holds the most events of a user that each run saw in training. `sizes` ends before `asked_up_to` if
+    too few users have that many events.
+    """
+
+    asked_up_to: int
+    users_beyond_asked: int
+    trained_up_to: dict[str, int]
+    sizes: list[int]
+    models: dict[str, dict[int, SizeMetrics]]
+
     @property
-    def has_truth(self) -> bool:
-        return self.oracle is not None and self.crowd is not None
+    def population(self) -> SizeMetrics:
+        """Users and queries, which are the same for every model and size."""
+        return self.models[self.base][self.sizes[-1]]
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        return read_record(cls, path, kind="a results file", advice="evaluate again")
+        return _read(cls, path, kind="a warm-up file", advice="run 'resus warm-up' again")
 
 
 _AnyRecord = TypeVar("_AnyRecord", bound=Record)
 
 
-def read_record(record: type[_AnyRecord], path: Path, *, kind: str, advice: str) -> _AnyRecord:
-    """What `write` wrote, or a sentence: `kind` says what the file should be, `advice` how to make it again."""
+def _read(record: type[_AnyRecord], path: Path, *, kind: str, advice: str) -> _AnyRecord:
+    """Read what `write` wrote. An error says what the file should be (`kind`) and how to make it again (`advice`)."""
     value = read_json(path)
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise ArtifactError(f"{path} is not {kind} of format {FORMAT}: {advice} with this version")

@@ -1,29 +1,32 @@
-"""The warm-up curve: the same queries ranked with ever more of the user's events, from none to several hundred."""
+"""The warm-up curve: the same queries scored with more and more events of the user, from none to hundreds."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
+from resus.arrays import Floats, Integers
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
-from resus.evaluation.evaluate import Part, posteriors_among, scored_models
-from resus.evaluation.results import LogFacts
-from resus.evaluation.staged import fixed_population
-from resus.evaluation.warm_up_results import WarmUp
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import Predictor
+from resus.evaluation.evaluate import ComparedModel, Part, posteriors_among, scored_models
+from resus.evaluation.population import Yardsticks, fixed_population
+from resus.evaluation.results import LogFacts, WarmUp
 from resus.progress import Progress, silent
 
-FEWEST_USERS = 30  # a curve of fewer is noise
+FEWEST_USERS = 30  # a curve of fewer users is noise
 ROUND_SIZES = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000)
 
-RESUS_PLUS = "RESUS+"  # how the label of a rival begins that is RESUS+ or a variant of it
 
-PrefixScores = Callable[[OrderedUsers, Sequence[int]], npt.NDArray[np.float32]]
+class Rival(Protocol):
+    """Another method to draw beside the models."""
+
+    @property
+    def tuned_on_validation(self) -> bool:
+        """Whether it learned scales from validation users."""
+
+    def __call__(self, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        """`[N, len(sizes)]` logits. Column j of a row uses the first sizes[j] events of its user."""
 
 
 def sizes_up_to(largest: int) -> tuple[int, ...]:
@@ -31,8 +34,8 @@ def sizes_up_to(largest: int) -> tuple[int, ...]:
     return (0, *(size for size in ROUND_SIZES if size < largest), largest)
 
 
-def largest_size(lengths: npt.NDArray[np.int64], up_to: int) -> int | None:
-    """`up_to`, or the largest round size below it beyond which enough users have events; None where there is none."""
+def largest_size(lengths: Integers, up_to: int) -> int | None:
+    """`up_to`, or the largest round size below it that enough users exceed; None if there is none."""
     for size in reversed(sizes_up_to(up_to)[1:]):
         if (lengths > size).sum() >= FEWEST_USERS:
             return size
@@ -40,34 +43,34 @@ def largest_size(lengths: npt.NDArray[np.int64], up_to: int) -> int | None:
 
 
 def warm_up(
-    models: Mapping[str, tuple[str | None, Predictor, ResidualModel]],
+    models: Mapping[str, ComparedModel],
     config: Config,
     log: InteractionLog,
     split: UserSplit,
     *,
     up_to: int,
     trained_up_to: Mapping[str, int],
-    rivals: Mapping[str, PrefixScores] | None = None,
+    rivals: Mapping[str, Rival] | None = None,
     part: Part = "test",
     progress: Progress = silent,
 ) -> WarmUp:
-    """`models` as for `evaluate`; `rivals` by name, each asked once, as a method's `score_prefixes` is."""
+    """`models` are those of `evaluate`, `rivals` are by name. Each is asked for scores once."""
     everyone = OrderedUsers.of(log, getattr(split, part), config.seed)
     largest = largest_size(everyone.lengths, up_to)
     if largest is None:
         raise DataError(
-            f"a warm-up curve takes {FEWEST_USERS} {part} users with more than one event, and log '{log.name}' has "
-            f"{(everyone.lengths > 1).sum()}: take a larger log, or train with a larger {part} part (split.ratios)"
+            f"a warm-up curve needs {FEWEST_USERS} {part} users with more than one event, and log '{log.name}' has "
+            f"{(everyone.lengths > 1).sum()}: use a larger log, or train with a larger {part} part (split.ratios)"
         )
     ordered = everyone.part(everyone.lengths > largest)
     sizes = sizes_up_to(largest)
     scored = scored_models(models, log, ordered, sizes, progress=progress)
     for name, scores in (rivals or {}).items():
         scored.logits[name] = scores(ordered, sizes)
-    base = next((name for name, _, _ in models.values() if name is not None), next(iter(models)))
+    base = next((one.predictor for one in models.values() if one.predictor is not None), next(iter(models)))
     oracle, crowd = (name if name in scored.logits else None for name in ("oracle", "crowd"))
     progress("measuring", 0, None)
-    measured = fixed_population(scored, base=base, oracle=oracle, crowd=crowd)
+    measured = fixed_population(scored, Yardsticks(base, oracle, crowd))
     progress("measuring", len(measured), len(measured))
     return WarmUp(
         log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
@@ -82,5 +85,8 @@ def warm_up(
         trained_up_to=dict(trained_up_to),
         sizes=list(sizes),
         models=measured,
-        posteriors=[*posteriors_among(models), *(name for name in rivals or {} if name.startswith(RESUS_PLUS))],
+        tuned_on_validation=[
+            *posteriors_among(models),
+            *(name for name, rival in (rivals or {}).items() if rival.tuned_on_validation),
+        ],
     )

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from resus.arrays import Doubles
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.data.problems import Problem
 from resus.data.readers.tables import RawTable
 from resus.data.schema import FieldSchema, TableSchema

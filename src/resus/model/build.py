@@ -1,11 +1,11 @@
 """From settings to parts: the only place where a config meets a constructor."""
 
 import torch
-from torch import nn
 
 from resus.config.settings import Config, LearnerConfig, NetworkConfig
 from resus.data.fields.feature_map import FeatureMap
 from resus.errors import ConfigError
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.fm import FM
@@ -13,21 +13,21 @@ from resus.model.encoders.lr import LR
 from resus.model.encoders.wide_deep import WideDeep
 from resus.model.encoders.xdeepfm import XDeepFM
 from resus.model.fusion import Fusion
+from resus.model.learners.base import Learner
 from resus.model.learners.nearest.learner import NearestLearner
 from resus.model.learners.nearest.similarity import CosineSimilarity, LearnedSimilarity
 from resus.model.learners.plus.factors import LARGEST_ID, FactorEncoder
-from resus.model.learners.plus.posterior import PosteriorLearner
+from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge.learner import RidgeLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.base import Predictor
 from resus.model.predictors.external import ExternalPredictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
 from resus.model.predictors.none import NoPredictor
 
-AnyPredictor = NeuralPredictor | GradientBoosting | ExternalPredictor | NoPredictor
 
-
-def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Module:
+def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> Encoder:
     """An architecture without its output layer. A value never seen starts at zero, so that it says nothing."""
     network = _network(kind, config, features)
     for part in network.modules():
@@ -37,7 +37,7 @@ def build_network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.
     return network
 
 
-def _network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Module:
+def _network(kind: str, config: NetworkConfig, features: FeatureMap) -> Encoder:
     shape = (features.n_ids, features.column_counts)
     dim, std, hidden = config.embedding_dim, config.embedding_std, config.hidden_units
     match kind:
@@ -62,7 +62,7 @@ def _network(kind: str, config: NetworkConfig, features: FeatureMap) -> nn.Modul
     raise AssertionError(f"unknown architecture {kind}")
 
 
-def build_predictor(config: Config, features: FeatureMap) -> AnyPredictor:
+def build_predictor(config: Config, features: FeatureMap) -> Predictor:
     chosen = config.predictor
     if chosen.kind == "none":
         return NoPredictor()
@@ -79,7 +79,9 @@ def build_predictor(config: Config, features: FeatureMap) -> AnyPredictor:
     return NeuralPredictor(build_network(chosen.kind, chosen, features))
 
 
-def build_model(config: Config, features: FeatureMap) -> ResidualModel:
+def build_personalizer(config: Config, features: FeatureMap, predictor: Predictor | None = None) -> Personalizer:
+    """A model to train, on a predictor that may be trained already."""
+    predictor = predictor or build_predictor(config, features)
     encoder = build_network(config.encoder.kind, config.encoder, features)
     fusion = Fusion(
         max_size=config.max_support,
@@ -87,12 +89,12 @@ def build_model(config: Config, features: FeatureMap) -> ResidualModel:
         per_size=config.fusion.per_size,
         bias=config.fusion.bias,
     )
-    return ResidualModel(encoder, _build_learner(config.learner, int(encoder.width)), fusion)  # type: ignore[arg-type]
+    return Personalizer(predictor, encoder, _build_learner(config.learner, encoder.width), fusion)
 
 
-def _build_learner(config: LearnerConfig, width: int) -> RidgeLearner | NearestLearner | PosteriorLearner:
+def _build_learner(config: LearnerConfig, width: int) -> Learner:
     if config.kind == "plus":
-        return PosteriorLearner(steps=config.steps, bias=config.bias, taste=config.taste, repeats=config.repeats)
+        return PlusLearner(steps=config.steps, bias=config.bias, taste=config.taste, repeats=config.repeats)
     if config.kind == "ridge":
         return RidgeLearner(ridge=config.ridge, learn_ridge=config.learn_ridge, bias=config.bias)
     return NearestLearner(LearnedSimilarity(width) if config.similarity == "learned" else CosineSimilarity())

@@ -3,11 +3,13 @@
 import torch
 from torch import Tensor, nn
 
+from resus.model.learners.base import Answer
+
 
 class Fusion(nn.Module):
-    """β per support size 1..`max_size` where `per_size`, else one β; `bias` adds a constant per size.
+    """β per support size 1..`max_size` if `per_size`, else one β; `bias` adds a constant per size.
 
-    Beyond `max_size`, the largest support seen in training, β goes on from its last value as `_growth` says.
+    Beyond `max_size`, the largest support seen in training, β continues from its last value as `_growth` says.
     """
 
     def __init__(self, *, max_size: int, scale: float, per_size: bool, bias: bool) -> None:
@@ -28,12 +30,23 @@ class Fusion(nn.Module):
             added = added + self.bias[entry]
         return torch.where(sizes > 0, added, torch.zeros_like(added))
 
+    def explained(self, answer: Answer) -> Answer:
+        """An answer after fusion; all events share the bias equally, so that their parts still sum to the residual."""
+        events = answer.parts.shape[1]
+        if not events:
+            return answer
+        size = torch.tensor(events)
+        bias = self(torch.zeros(()), size)
+        scale = self(torch.ones(()), size) - bias
+        deviation = None if answer.deviation is None else answer.deviation * scale.abs()
+        return Answer(answer.residual * scale + bias, answer.parts * scale + bias / events, deviation)
+
     @torch.no_grad()
     def _growth(self, sizes: Tensor) -> Tensor:
-        """By how much β at sizes of `max_size` and more exceeds the last one, if it keeps to the curve it was on.
+        """How much β at sizes of at least `max_size` exceeds the last one, if it stays on its curve.
 
-        The more events, the more Λ's answer may be trusted: β follows a·k / (k + c), a mean that c events shrink. The
-        curve is the one of c = 0..`max_size` nearest to β; so a β that does not rise stays, and none more than doubles.
+        The more events, the more reliable Λ's answer: β follows a·k / (k + c), a mean that c events shrink. c is
+        the one of 0..`max_size` whose curve is nearest to β. So a β that does not rise stays, none more than doubles.
         """
         last = len(self.scale)
         shrinkage = torch.arange(last + 1, dtype=torch.float64)

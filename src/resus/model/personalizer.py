@@ -1,21 +1,35 @@
-"""RESUS: a shared predictor Ψ, an encoder Φ, a base-learner Λ and their fusion, composed."""
+"""The one place where Ψ, Φ, Λ and β meet: encode the rows, take the outcomes, ask the learner, fuse."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from resus.arrays import Floats, Integers
+from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.tensors import Features
+from resus.episodes.prefixes import OrderedUsers, Tile
+from resus.episodes.tensors import Features, features_of, labels_of
+from resus.model.encoders.base import Encoder
 from resus.model.fusion import Fusion
+from resus.model.learners.base import Answer, Learner, Posterior
+from resus.model.predictors.base import Predictor
+from resus.progress import Progress, silent
 
 
-class ResidualModel(nn.Module):
-    """What meta-training learns on top of Ψ's logits. Without Ψ (logits 0) this is the paper's MUS."""
+class Personalizer(nn.Module):
+    """ŷ = σ(Ψ(x) + β·Δŷ). With a predictor that always gives 0 this is the paper's MUS.
 
-    def __init__(self, encoder: nn.Module, learner: nn.Module, fusion: Fusion) -> None:
+    Its parameters and its state are those of Φ, Λ and β. The predictor keeps its own, because it is usually frozen.
+    """
+
+    predictor: Predictor
+
+    def __init__(self, predictor: Predictor, encoder: Encoder, learner: Learner, fusion: Fusion) -> None:
         super().__init__()
+        object.__setattr__(self, "predictor", predictor)  # torch would register it as a submodule
         self.encoder = encoder
         self.learner = learner
         self.fusion = fusion
@@ -23,46 +37,220 @@ class ResidualModel(nn.Module):
     def forward(self, batch: EpisodeBatch, features: Features, basis: Tensor, labels: Tensor) -> Tensor:
         """All rows of a batch, Ψ's logits and labels `[N]` → logits of its queries `[Q]`; each row is encoded once."""
         encoded = self.encoder(features)
+        outcomes = self.learner.outcomes(labels, basis)
         groups = batch.by_support_size()
         if len(groups) == 1:
-            return self._logits(batch, encoded, basis, labels)
-        logits, places = [], []
+            return basis.index_select(0, batch.query) + self._added_in(batch, encoded, outcomes)
+        added, places = [], []
         for users in groups:
             rows = np.repeat(users, batch.lengths)
             chosen = torch.from_numpy(np.flatnonzero(rows))
-            own = (values.index_select(0, chosen) for values in (encoded, basis, labels))
-            logits.append(self._logits(batch.part(users), *own))
+            own = (values.index_select(0, chosen) for values in (encoded, outcomes))
+            added.append(self._added_in(batch.part(users), *own))
             places.append(np.flatnonzero(rows[batch.query.numpy()]))
         in_order = torch.from_numpy(np.argsort(np.concatenate(places)))
-        return torch.cat(logits).index_select(0, in_order)
+        return basis.index_select(0, batch.query) + torch.cat(added).index_select(0, in_order)
 
-    def _logits(self, batch: EpisodeBatch, encoded: Tensor, basis: Tensor, labels: Tensor) -> Tensor:
-        outcomes = self.learner.outcomes(labels, basis)  # type: ignore[operator]
+    @torch.no_grad()
+    def score(
+        self, events: Features, labels: Tensor, filled: Tensor, query: Features, query_user: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Queries of many users → Ψ's logits and what the events of each query's user add to them, both `[Q]`.
+
+        The n events and their labels fill the slots `filled` `[U, S]`, user by user.
+        """
+        basis = self.predictor.logits(query)
+        if not events.rows:
+            return basis, torch.zeros_like(basis)
+        outcomes = self.learner.outcomes(labels, self.predictor.logits(events))
+        added = self._added(
+            _spread(self.encoder(events), filled),
+            filled,
+            _spread(outcomes, filled),
+            self.encoder(query),
+            query_user,
+        )
+        return basis, added
+
+    @torch.no_grad()
+    def score_batch(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
+        """Logits of the queries of a batch."""
+        features = features_of(log, batch.rows)
+        logits: Floats = self(batch, features, self.predictor.logits(features), labels_of(log, batch.rows)).numpy()
+        return logits
+
+    @torch.no_grad()
+    def score_prefixes(
+        self,
+        log: InteractionLog,
+        ordered: OrderedUsers,
+        sizes: Sequence[int],
+        *,
+        basis: Floats | None = None,
+        progress: Progress = silent,
+        task: str = "scoring every support size",
+    ) -> Floats:
+        """Logits `[N, len(sizes)]` of the users' rows at every support size, in one pass.
+
+        Column j of a row uses its user's first sizes[j] events. It is an honest answer only for rows after those.
+        `basis` holds Ψ's logits of the same rows, if they are known already.
+        """
+        if basis is None:
+            basis = self.predictor.logits_of_rows(log, ordered.rows)
+        logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
+        done = 0
+        for part in self._tiles(log, ordered, basis, max(sizes), whole=False):
+            added = self._added_by_prefixes(part, sizes)[part.tile.filled].numpy()
+            logits[part.places] = basis[part.places, None] + added
+            done += len(part.places) - (part.tile.head if part.tile.skip else 0)
+            progress(task, done, len(logits), "rows")
+        return logits
+
+    @torch.no_grad()
+    def posteriors(
+        self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int], *, basis: Floats
+    ) -> Iterator["TilePosteriors"]:
+        """How sure the learner is of each row's residual at every support size; only if it has a posterior."""
+        slots = max(sizes)
+        for part in self._tiles(log, ordered, basis, slots, whole=True):
+            support = part.encoded[:, :slots], part.tile.filled[:, :slots], part.outcomes[:, :slots]
+            posteriors = self.learner.posteriors(*support, sizes)
+            yield TilePosteriors(part.tile, part.places, part.encoded, posteriors)
+
+    def live_support(self) -> "LiveSupport":
+        """A live user without events."""
+        return LiveSupport(self)
+
+    def _added(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+        """What the users' events add to the logits of encoded queries, `[Q]`."""
+        answers = self.learner(support, mask, outcomes, query, query_user)
+        added: Tensor = self.fusion(answers, mask.sum(dim=1).index_select(0, query_user))
+        return added
+
+    def _added_in(self, batch: EpisodeBatch, encoded: Tensor, outcomes: Tensor) -> Tensor:
         users, slots = batch.support.shape
         places = batch.support.flatten()
-        answers = self.learner(
+        return self._added(
             encoded.index_select(0, places).view(users, slots, encoded.shape[1]),
             batch.mask,
             outcomes.index_select(0, places).view(users, slots, *outcomes.shape[1:]),
             encoded.index_select(0, batch.query),
             batch.query_user,
         )
-        added: Tensor = self.fusion(answers, batch.sizes.index_select(0, batch.query_user))
-        return basis.index_select(0, batch.query) + added
 
-    @torch.no_grad()
-    def added_by_prefixes(self, encoded: Tensor, outcomes: Tensor, lengths: Tensor, sizes: Sequence[int]) -> Tensor:
-        """Encoded rows `[U, P, K]` in order → what every support size adds to their logits, `[U, P, len(sizes)]`.
-
-        Entry (u, p, k) rests on the user's first k rows and is an honest answer only where p ≥ k.
-        """
-        slots = min(max(sizes), encoded.shape[1])
-        mask = torch.arange(slots) < lengths.unsqueeze(1)
+    def _added_by_prefixes(self, part: "_EncodedTile", sizes: Sequence[int]) -> Tensor:
+        """`[U, P, len(sizes)]`."""
+        slots = min(max(sizes), part.encoded.shape[1])
         if slots:
             within = [min(max(size, 1), slots) for size in sizes]
-            answers = self.learner.prefixes(  # type: ignore[operator]
-                encoded[:, :slots], mask, outcomes[:, :slots], encoded, within
-            )
+            support = part.encoded[:, :slots], part.tile.filled[:, :slots], part.outcomes[:, :slots]
+            answers = self.learner.prefixes(*support, part.encoded, within)
         else:
-            answers = encoded.new_zeros(*encoded.shape[:2], len(sizes))
-        return self.fusion(answers, torch.tensor(list(sizes)))  # type: ignore[no-any-return]
+            answers = part.encoded.new_zeros(*part.encoded.shape[:2], len(sizes))
+        added: Tensor = self.fusion(answers, torch.tensor(list(sizes)))
+        return added
+
+    def _tiles(
+        self, log: InteractionLog, ordered: OrderedUsers, basis: Floats, slots: int, *, whole: bool
+    ) -> Iterator["_EncodedTile"]:
+        for tile in ordered.tiles(slots=slots, width=self.encoder.width, whole=whole):
+            places = tile.places
+            rows = ordered.rows[places]
+            outcomes = self.learner.outcomes(labels_of(log, rows), torch.from_numpy(basis[places]))
+            yield _EncodedTile(tile, places, tile.pad(self.encoder(features_of(log, rows))), tile.pad(outcomes))
+
+
+@dataclass(frozen=True, eq=False)
+class _EncodedTile:
+    tile: Tile
+    places: Integers  # in `ordered.rows`
+    encoded: Tensor  # [U, P, K]
+    outcomes: Tensor  # [U, P, …]
+
+
+@dataclass(frozen=True, eq=False)
+class TilePosteriors:
+    """The posterior of some users' rows after each support size; `places` are those of the rows in `ordered.rows`."""
+
+    tile: Tile
+    places: Integers
+    encoded: Tensor  # [U, P, K]
+    by_size: Iterator[Posterior]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """For N candidates: P(click) = σ(basis + residual); `parts` says how much each event moved the score."""
+
+    basis: Tensor  # [N]
+    residual: Tensor  # [N]
+    parts: Tensor  # [N, k], the oldest event first
+    deviation: Tensor | None  # [N], of the residual
+
+    @property
+    def probability(self) -> Tensor:
+        return (self.basis + self.residual).sigmoid()
+
+
+class LiveSupport:
+    """The events of one live user, the oldest first.
+
+    After any sequence of changes the scores are those that the model gives offline for the same support.
+    """
+
+    def __init__(self, model: Personalizer) -> None:
+        self._model = model
+        self._state = model.learner.live_state(model.encoder.width)
+        self._basis: list[float] = []  # Ψ's logits, to compute the outcome of a corrected label
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    @torch.no_grad()
+    def fill(self, events: Features, labels: Tensor) -> None:
+        """Replace all events."""
+        basis = self._model.predictor.logits(events)
+        self._state.fill(self._model.encoder(events), self._model.learner.outcomes(labels, basis))
+        self._basis = basis.tolist()
+
+    @torch.no_grad()
+    def insert(self, place: int, event: Features, label: float, *, drop_oldest: bool = False) -> None:
+        """Add an event, one row, at a place among the events; an event without a logit is refused and changes nothing.
+
+        With `drop_oldest` the first event goes first.
+        """
+        basis = self._model.predictor.logits(event).squeeze(0)
+        encoded = self._model.encoder(event).squeeze(0)
+        if drop_oldest:
+            self.remove(0)
+            place -= 1
+        self._state.insert(place, encoded, self._model.learner.outcomes(torch.tensor(label), basis))
+        self._basis.insert(place, float(basis))
+
+    @torch.no_grad()
+    def correct(self, place: int, label: float) -> None:
+        """Replace the label of an event."""
+        outcome = self._model.learner.outcomes(torch.tensor(label), torch.tensor(self._basis[place]))
+        self._state.correct(place, outcome)
+
+    @torch.no_grad()
+    def remove(self, place: int) -> None:
+        self._state.remove(place)
+        del self._basis[place]
+
+    @torch.no_grad()
+    def score(self, candidates: Features) -> Scores:
+        """Without events the answer is Ψ's; a learner with a posterior still says how much users deviate from it."""
+        model = self._model
+        basis = model.predictor.logits(candidates)
+        answer = Answer.without_events(len(basis))
+        if len(self) or model.learner.has_posterior:
+            answer = model.fusion.explained(self._state.answer(model.encoder(candidates)))
+        return Scores(basis, answer.residual, answer.parts, answer.deviation)
+
+
+def _spread(values: Tensor, filled: Tensor) -> Tensor:
+    """`[n, ...]` values into the filled slots of `[U, S, ...]`, zeros elsewhere."""
+    spread = values.new_zeros(*filled.shape, *values.shape[1:])
+    spread[filled] = values
+    return spread

@@ -6,9 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from resus.config.checking import sentence_of
+from resus.checking import sentence_of
 from resus.errors import ArtifactError
-from resus.evaluation.results import Metric
+from resus.evaluation.results import MetricValue
 from resus.files import append_line
 from resus.paper.cells.cells import whole_lines
 
@@ -28,10 +28,10 @@ class Comparison(BaseModel):
     metric: Literal["auc", "gauc"]
     seeds: tuple[int, ...]
     difference: float
-    low: Metric  # of the bootstrap's 95 % interval
-    high: Metric
-    p_bootstrap: Metric
-    p_ttest: Metric  # paired over seeds, so null for one seed
+    low: MetricValue  # of the bootstrap's 95 % interval
+    high: MetricValue
+    p_bootstrap: MetricValue
+    p_ttest: MetricValue  # paired over seeds, so null for one seed
     replicates: int  # of the bootstrap; 0 where there was none
 
     @property

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.errors import ConfigError
 
 ARCHITECTURES = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm")

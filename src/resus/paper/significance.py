@@ -8,12 +8,13 @@ import numpy as np
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.bootstrap import Counts, Differences, drawn_users, paired_bootstrap
-from resus.evaluation.staged import ScoredQueries
+from resus.evaluation.intervals import Differences, drawn_users, paired_bootstrap
+from resus.evaluation.metrics import Counts
+from resus.evaluation.population import ScoredQueries
 from resus.paper.cells.cells import Cell, first_of_each, scores_path
 from resus.paper.comparisons import Comparison, add_comparison, read_comparisons
 from resus.randomness import Purpose, generator
-from resus.training.checkpoint import load_tensors
+from resus.tensor_files import load_tensors
 
 METRICS = ("auc", "gauc")
 

@@ -1,5 +1,7 @@
-"""Curves over the support size, drawn once for PNG files and for the report."""
+"""Pictures of results and warm-up curves, as PNG files and as SVG inside a page."""
 
+import io
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,26 +9,20 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from markupsafe import Markup, escape
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from resus.evaluation.results import Results
-from resus.evaluation.warm_up_results import WarmUp
+from resus.evaluation.metrics import AUC, GAUC, Measure, Metric
+from resus.evaluation.results import Gain, Measured, Results, WarmUp
 from resus.files import atomic_path
+from resus.report.measures import gain_metrics, gains_of, metrics_of, relative_measures_of
 
-# Okabe and Ito's colours, told apart by every reader; markers tell them apart in greyscale
+# colours of Okabe and Ito, which colour-blind readers can tell apart; markers do so in greyscale
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 INK, MUTED, FAINT, BAND, PAPER = "#2b2f36", "#6b7280", "#d4d7dd", "#f3f4f6", "#ffffff"
-
-TITLES = {
-    "auc": ("AUC", "all queries ranked together"),
-    "gauc": ("GAUC", "each user's queries ranked apart"),
-    "logloss": ("Logloss", "lower is better"),
-    "calibration_error": ("Calibration error", "lower is better"),
-    "gap_closed": ("Gap closed", "from the crowd's AUC (0) to the oracle's (1)"),
-}
 
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -53,6 +49,17 @@ STYLE: Any = {
 }
 
 
+# a page has variables for these colours, so that its pictures follow the light or dark scheme of the reader
+_PAGE_COLOURS = {
+    **{colour: f"var(--line-{place})" for place, colour in enumerate(COLOURS)},
+    INK: "var(--ink)",
+    MUTED: "var(--muted)",
+    FAINT: "var(--faint)",
+    BAND: "var(--band)",
+}
+_ROUNDING = 1e-9  # a tick at 0 may be off by a rounding error
+
+
 @dataclass(frozen=True)
 class Line:
     """How one model is drawn, the same in every figure."""
@@ -63,12 +70,17 @@ class Line:
     width: float = 1.8
 
 
-def size_curves(results: Results, folder: Path) -> list[Path]:
-    """One PNG per metric, one of the population, and `curves.png` with AUC and GAUC side by side on one scale."""
-    figures = {metric: metric_figure(results, [metric]) for metric in shown_metrics(results)}
-    figures["population"] = population_figure(results)
-    figures["curves"] = metric_figure(results, ["auc", "gauc"])
-    return [save_png(figure, folder / f"{name}.png") for name, figure in figures.items()]
+def write_pictures(results: Results, folder: Path) -> list[Path]:
+    """One PNG per measure, `curves.png` (AUC and GAUC on one scale), `population.png`, and `gains.png` with draws."""
+    pictures = {
+        measure.name: curve_figure(results, [measure])
+        for measure in (*metrics_of(results), *relative_measures_of(results))
+    }
+    pictures["curves"] = curve_figure(results, [AUC, GAUC])
+    pictures["population"] = population_figure(results)
+    if gain_metrics(results):
+        pictures["gains"] = gain_figure(results, gain_metrics(results))
+    return [save_png(figure, folder / f"{name}.png") for name, figure in pictures.items()]
 
 
 def save_png(figure: Figure, path: Path) -> Path:
@@ -77,48 +89,89 @@ def save_png(figure: Figure, path: Path) -> Path:
     return path
 
 
-def shown_metrics(results: Results) -> list[str]:
-    return ["auc", "gauc", "logloss", "calibration_error", *(["gap_closed"] if results.has_truth else [])]
+def svg_element(figure: Figure, name: str, *, label: str = "") -> Markup:
+    """The figure as an SVG element with its own ids and the colours of the page; screen readers read `label`."""
+    stream = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    drawing = stream.getvalue()
+    drawing = drawing[drawing.index("<svg") :]
+    drawing = re.sub(r"<metadata>.*?</metadata>", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(r' width="[\d.]+pt"', "", re.sub(r' height="[\d.]+pt"', "", drawing, count=1), count=1)
+    drawing = re.sub(r'\bid="([\w.]+_\d+)"', rf'id="{name}-\1"', drawing)
+    for colour, variable in _PAGE_COLOURS.items():
+        drawing = drawing.replace(colour, variable)
+    if label:
+        drawing = drawing.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
+    return Markup(drawing)  # noqa: S704 matplotlib escapes the names it draws
 
 
-def metric_figure(results: Results, metrics: Sequence[str]) -> Figure:
-    """One panel per metric on one scale; each line carries its model's name at its end."""
+def curve_figure(results: Results, measures: Sequence[Measure]) -> Figure:
+    """One panel per measure over the support size, all on one scale."""
+    curves = {name: model.sizes for name, model in results.models.items()}
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(4.9 * len(metrics) + 1.1, 4.1), layout="constrained")
+        figure = Figure(figsize=(4.9 * len(measures) + 1.1, 4.1), layout="constrained")
+        panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+        for axes, measure in zip(panels, measures, strict=True):
+            _frame(axes, measure.title, _subtitle(measure))
+            _size_axis(axes, results)
+        _draw_curves(panels, measures, curves, _lines(results), results.sizes)
+    return figure
+
+
+def warm_up_figure(curve: WarmUp) -> Figure:
+    """AUC and GAUC over a logarithmic number of events; a dashed line marks the most events seen in training."""
+    measures = (AUC, GAUC)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(10.9, 4.3), layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True)
+        for axes, measure in zip(panels, measures, strict=True):
+            _frame(axes, measure.title, _subtitle(measure))
+            _event_axis(axes, curve)
+        _draw_curves(panels, measures, curve.models, _lines(curve), curve.sizes)
+    return figure
+
+
+def gain_figure(results: Results, metrics: Sequence[Metric]) -> Figure:
+    """One panel per metric, one row per stage and model: a dot with its interval, full if the interval excludes 0."""
+    contenders, stages = results.contenders, list(results.stages)
+    rows = len(contenders) * len(stages)
+    with mpl.rc_context({**STYLE, "axes.grid": False}):
+        figure = Figure(figsize=(3.5 * len(metrics) + 1.1, 0.25 * rows + 1.3), layout="constrained")
         panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
-        ends: list[list[tuple[float, str, str]]] = []
         for axes, metric in zip(panels, metrics, strict=True):
-            _frame(axes, results, *TITLES[metric])
-            ends.append([])
-            for model, line in lines_of(results).items():
-                values = [getattr(results.models[model].sizes[k], metric) for k in results.sizes]
-                end = draw(axes, results.sizes, values, line)
-                if end is not None:
-                    ends[-1].append((end, model, line.colour))
-        _leave_room_for_stages(panels[0])
-        for axes, of_panel in zip(panels, ends, strict=True):
-            name_lines(axes, results.sizes[-1], of_panel)
+            _frame(axes, metric.title, f"gain over {results.base}; {metric.direction}")
+            _gain_axis(axes, results)
+            gains = gains_of(results, metric)
+            for place, stage in enumerate(stages):
+                for number, model in enumerate(contenders):
+                    look = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+                    _draw_gain(axes, place * len(contenders) + number, gains[model][stage], *look)
+        panels[0].set_yticks(range(rows), [f"{stage} · {model}" for stage in stages for model in contenders])
+        panels[0].set_ylim(rows - 0.5, -0.5)  # the first stage on top
     return figure
 
 
 def population_figure(results: Results) -> Figure:
-    """How many users and queries are left at each size: what every other curve is a mean over."""
+    """How many users and queries are left at each size."""
     at_sizes = results.models[results.base].sizes
+    panels = {"users": ("Users", "with an event after the support"), "queries": ("Queries", "events to score")}
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.9, 2.6), layout="constrained")
-        for axes, count, title in zip(figure.subplots(1, 2), ("users", "queries"), ("Users", "Queries"), strict=True):
-            _frame(axes, results, title, "with an event after the support" if count == "users" else "scored events")
+        for axes, (count, words) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+            _frame(axes, *words)
+            _size_axis(axes, results)
             values = [getattr(at_sizes[k], count) for k in results.sizes]
             axes.fill_between(results.sizes, values, color=COLOURS[0], alpha=0.12, linewidth=0)
-            draw(axes, results.sizes, values, Line(COLOURS[0]))
+            _draw(axes, results.sizes, values, Line(COLOURS[0]))
             axes.set_ylim(bottom=0)
-            _leave_room_for_stages(axes)
+            _leave_room_on_top(axes)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return figure
 
 
 def history_figure(history: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """One small panel per number that training wrote down, time apart, against its epoch; None where there is none."""
+    """One small panel per number that training recorded, except time, by epoch; None if there is no curve."""
     numbers = [key for key in dict.fromkeys(key for row in history for key in row) if _is_curve(history, key)]
     if not numbers:
         return None
@@ -152,32 +205,78 @@ def _is_curve(history: Sequence[Mapping[str, Any]], key: str) -> bool:
 
 
 def _part(row: Mapping[str, Any]) -> str:
-    """Words in a row of the history tell phases of training apart."""
+    """The text values of a row name the stage of training."""
     return " ".join(value for value in row.values() if isinstance(value, str))
 
 
-def lines_of(results: Results | WarmUp) -> dict[str, Line]:
-    """Contenders in colour, on top; the base in ink; the truth's bounds thin and dashed."""
+def _lines(evaluation: Results | WarmUp) -> dict[str, Line]:
+    """Contenders in colour and on top, the base in ink, the bounds of the truth thin and dashed."""
     lines: dict[str, Line] = {}
-    if results.crowd is not None:
-        lines[results.crowd] = Line(MUTED, dashes=":", width=1.3)
-    if results.oracle is not None:
-        lines[results.oracle] = Line(MUTED, dashes="--", width=1.3)
-    lines[results.base] = Line(INK, width=1.8)
-    for place, model in enumerate(results.contenders):
+    if evaluation.crowd is not None:
+        lines[evaluation.crowd] = Line(MUTED, dashes=":", width=1.3)
+    if evaluation.oracle is not None:
+        lines[evaluation.oracle] = Line(MUTED, dashes="--", width=1.3)
+    lines[evaluation.base] = Line(INK, width=1.8)
+    for place, model in enumerate(evaluation.contenders):
         colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
         lines[model] = Line(colour, marker, "-" if place < len(COLOURS) else "--")
     return lines
 
 
-def _frame(axes: Axes, results: Results, title: str, subtitle: str) -> None:
+def _subtitle(measure: Measure) -> str:
+    return measure.meaning if measure.higher_is_better else f"{measure.meaning}; {measure.direction}"
+
+
+def _frame(axes: Axes, title: str, subtitle: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=20)
-    axes.text(0, 1.035, subtitle, transform=axes.transAxes, fontsize=8.5, color=MUTED)
+    axes.annotate(
+        subtitle,
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, 6),
+        textcoords="offset points",
+        fontsize=8.5,
+        color=MUTED,
+    )
+
+
+def _size_axis(axes: Axes, results: Results) -> None:
     axes.set_xlabel("events in the support")
     axes.xaxis.set_major_locator(MaxNLocator(7, integer=True))
     margin = 0.02 * max(results.sizes[-1] - results.sizes[0], 1)
     axes.set_xlim(results.sizes[0] - margin, results.sizes[-1] + margin)
     stage_bands(axes, results.sizes, results.stages)
+
+
+def _event_axis(axes: Axes, curve: WarmUp) -> None:
+    axes.set_xlabel("known events of the user")
+    axes.set_xscale("function", functions=(np.log1p, np.expm1))  # a logarithm with room for 0 events
+    axes.xaxis.set_major_locator(FixedLocator(curve.sizes))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(curve.sizes, [f"{size}" for size in curve.sizes], fontsize=8)
+    axes.set_xlim(-0.08, np.expm1(np.log1p(curve.sizes[-1]) * 1.015))
+    for trained in sorted({size for size in curve.trained_up_to.values() if size < curve.sizes[-1]}):
+        axes.axvline(trained, color=MUTED, linestyle="--", linewidth=1.0, zorder=1)
+        axes.annotate(
+            f"τ = {trained}, the most\nseen in training",
+            (trained, 0.985),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(-4, 0),
+            textcoords="offset points",
+            ha="right",
+            va="top",
+            fontsize=8,
+            color=MUTED,
+        )
+
+
+def _gain_axis(axes: Axes, results: Results) -> None:
+    axes.axvline(0, color=MUTED, linewidth=1)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if abs(value) > _ROUNDING else "0"))
+    size = len(results.contenders)
+    for place in range(0, len(results.stages), 2):
+        axes.axhspan(place * size - 0.5, (place + 1) * size - 0.5, color=BAND, linewidth=0, zorder=0)
 
 
 def stage_bands(axes: Axes, sizes: Sequence[int], stages: Mapping[str, Sequence[int]]) -> None:
@@ -199,8 +298,27 @@ def stage_bands(axes: Axes, sizes: Sequence[int], stages: Mapping[str, Sequence[
         )
 
 
-def draw(axes: Axes, sizes: Sequence[int], values: Sequence[float | None], line: Line) -> float | None:
-    """Draw one curve with gaps where there is no metric; the height of its last point."""
+def _draw_curves(
+    panels: Sequence[Axes],
+    measures: Sequence[Measure],
+    curves: Mapping[str, Mapping[int, Measured]],
+    lines: Mapping[str, Line],
+    sizes: Sequence[int],
+) -> None:
+    """One panel per measure; each line carries the name of its model at its end."""
+    ends: list[list[tuple[float, str, str]]] = [[] for _ in panels]
+    for axes, measure, of_panel in zip(panels, measures, ends, strict=True):
+        for model, line in lines.items():
+            end = _draw(axes, sizes, [curves[model][size].metrics[measure.name] for size in sizes], line)
+            if end is not None:
+                of_panel.append((end, model, line.colour))
+    _leave_room_on_top(panels[0])
+    for axes, of_panel in zip(panels, ends, strict=True):
+        _name_lines(axes, sizes[-1], of_panel)
+
+
+def _draw(axes: Axes, sizes: Sequence[int], values: Sequence[float | None], line: Line) -> float | None:
+    """Draw one curve, with a gap for each missing value. Returns the height of its last point."""
     present = [value for value in values if value is not None]
     if not present:
         return None
@@ -218,13 +336,23 @@ def draw(axes: Axes, sizes: Sequence[int], values: Sequence[float | None], line:
     return present[-1]
 
 
-def _leave_room_for_stages(axes: Axes) -> None:
+def _draw_gain(axes: Axes, row: int, gain: Gain, colour: str, marker: str) -> None:
+    if gain.difference is None:
+        return
+    if gain.low is not None and gain.high is not None:
+        axes.plot([gain.low, gain.high], [row, row], color=colour, linewidth=1.8, solid_capstyle="round")
+    fill = colour if gain.is_certain else "none"
+    axes.plot([gain.difference], [row], color=colour, marker=marker, markersize=6, markerfacecolor=fill, linestyle="")
+
+
+def _leave_room_on_top(axes: Axes) -> None:
+    """For the names of stages, and the words about training."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.1 * (high - low))
 
 
-def name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names beside the line ends, moved apart until none covers another."""
+def _name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write names beside the line ends, moved apart so that none covers another."""
     low, high = axes.get_ylim()
     ends = sorted(ends)
     steps = 0.055 * (high - low) * np.arange(len(ends))

@@ -9,8 +9,7 @@ import polars as pl
 import torch
 
 from resus.episodes.tensors import Features
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import Predictor
+from resus.model.personalizer import Personalizer
 from resus.scoring.support_index import SupportIndex
 
 Floats = npt.NDArray[np.float32]
@@ -39,33 +38,20 @@ class Prediction:
         }
 
 
-@torch.no_grad()
-def answer(
-    predictor: Predictor, model: ResidualModel, index: SupportIndex, users: pl.Series, asked: Features
-) -> Prediction:
+def answer(model: Personalizer, index: SupportIndex, users: pl.Series, asked: Features) -> Prediction:
     """Each query is answered from its own user's events; a user without any gets Ψ's answer."""
     starts, counts = index.find(users)
     basis = np.empty(len(users), dtype=np.float32)
-    added = np.zeros(len(users), dtype=np.float32)
+    added = np.empty(len(users), dtype=np.float32)
     for rows in _tiles(counts, starts):
-        tile = asked.take(rows)
-        basis[rows] = predictor.logits(tile).numpy()
-        if counts[rows[-1]]:
-            first, owner = np.unique(starts[rows], return_inverse=True)
-            sizes = np.zeros(len(first), dtype=np.int64)
-            sizes[owner] = counts[rows]
-            mask = np.arange(sizes.max())[None, :] < sizes[:, None]
-            events, labels = index.events((first[:, None] + np.arange(sizes.max())[None, :])[mask])
-            outcomes = model.learner.outcomes(labels, predictor.logits(events))  # type: ignore[operator]
-            filled = torch.from_numpy(mask)
-            answers = model.learner(
-                _spread(model.encoder(events), filled),
-                filled,
-                _spread(outcomes, filled),
-                model.encoder(tile),
-                torch.from_numpy(owner),
-            )
-            added[rows] = model.fusion(answers, torch.from_numpy(counts[rows])).numpy()
+        first, owner = np.unique(starts[rows], return_inverse=True)
+        sizes = np.zeros(len(first), dtype=np.int64)
+        sizes[owner] = counts[rows]
+        slots = np.arange(sizes.max())[None, :]
+        filled = slots < sizes[:, None]
+        events, labels = index.events((first[:, None] + slots)[filled])
+        scored = model.score(events, labels, torch.from_numpy(filled), asked.take(rows), torch.from_numpy(owner))
+        basis[rows], added[rows] = (values.numpy() for values in scored)
     probability = torch.from_numpy(basis + added).sigmoid().numpy()
     return Prediction(probability, basis, added, counts)
 
@@ -86,10 +72,3 @@ def _tiles(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iter
         last = first + max(1, int(((cells <= TILE_CELLS) & (asked <= TILE_ROWS)).sum()))
         yield rows[edges[first] : edges[last]]
         first = last
-
-
-def _spread(values: torch.Tensor, filled: torch.Tensor) -> torch.Tensor:
-    """`[n, ...]` values into the filled slots of `[U, S, ...]`, zeros elsewhere."""
-    spread = values.new_zeros(*filled.shape, *values.shape[1:])
-    spread[filled] = values
-    return spread

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import torch
 
 from resus.arrays import Floats, Ids
 from resus.data.fields.feature_map import FeatureMap
@@ -16,9 +15,7 @@ from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
 from resus.errors import DataError, RowError
 from resus.external.score_column import ScoreColumn
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.external import ExternalPredictor
-from resus.model.predictors.neural import Predictor
+from resus.model.personalizer import Personalizer
 from resus.scoring.answers import Prediction, answer
 from resus.scoring.rows import QUERY, SUPPORT, check_columns, labels_of, users_of
 from resus.scoring.support_index import SupportIndex
@@ -26,13 +23,12 @@ from resus.scoring.support_index import SupportIndex
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """Ψ, the model of the residuals, and what the columns of the tables mean; `first_row` is where a block starts.
+    """A model and what the columns of the tables mean; `first_row` is where a block starts.
 
     A `score` is a column that tables may lack: it is written block by block.
     """
 
-    predictor: Predictor
-    model: ResidualModel
+    model: Personalizer
     features: FeatureMap
     schema: TableSchema
     score: ScoreColumn | None = None
@@ -70,12 +66,10 @@ class Scorer:
         if self.score is not None:
             frame = self.score.on(frame, self.schema, where, first_row=first_row)
         ids, weights = self.features.encode(frame, where, first_row)
-        if isinstance(self.predictor, ExternalPredictor):
-            assert weights is not None
-            try:
-                self.predictor.logits_of(ids[:, self.predictor.place], weights[:, self.predictor.place])
-            except RowError as bad:
-                raise DataError(str(self._problem(bad, frame, where, first_row))) from None
+        try:
+            self.model.predictor.check(Features.of(ids, weights))
+        except RowError as bad:
+            raise DataError(str(self._problem(bad, frame, where, first_row))) from None
         return ids, weights
 
     def _problem(self, bad: RowError, frame: pl.DataFrame, where: str, first_row: int) -> Problem:
@@ -95,8 +89,7 @@ class Scorer:
         """The answers, and by field in how many rows the value was never seen in training, or is missing."""
         users = users_of(query, self.schema, QUERY, first_row)
         ids, weights = self.encode(query, QUERY, first_row)
-        asked = Features(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
-        return answer(self.predictor, self.model, index, users, asked), self.features.count_unknown(ids)
+        return answer(self.model, index, users, Features.of(ids, weights)), self.features.count_unknown(ids)
 
     def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
         """The same of two whole tables."""

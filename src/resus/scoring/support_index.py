@@ -45,8 +45,8 @@ class SupportIndex:
 
     def events(self, places: Places) -> tuple[Features, torch.Tensor]:
         """Features and labels of some events; the copy leaves a memory map alone."""
-        weights = None if self.weights is None else torch.from_numpy(self.weights[places])
-        return Features(torch.from_numpy(self.ids[places]), weights), torch.from_numpy(self.labels[places])
+        weights = None if self.weights is None else self.weights[places]
+        return Features.of(self.ids[places], weights), torch.from_numpy(self.labels[places])
 
 
 def offsets_of(counts: npt.NDArray[np.int64]) -> Places:

@@ -1,4 +1,4 @@
-"""A model as it is served: its parts, how it reads a request, and what came with it in its folder."""
+"""A model to serve: its parts, how it reads requests, and what else its folder holds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,26 +9,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from resus.artifact import FACTS, Artifact
+from resus.artifact import FACTS, Artifact, rebuild
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
 from resus.episodes.tensors import Features
-from resus.errors import ArtifactError
-from resus.estimator import rebuild
+from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
 from resus.files import sha256_of
-from resus.serving.catalogue.catalogue import CATALOGUE, CHOICES, Catalogue
-from resus.serving.http.messages import CatalogueItem, FieldAnswer, Stage
-from resus.serving.live.strangers import STRANGERS, Stranger, read_strangers
+from resus.model.personalizer import Personalizer
+from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
+from resus.serving.catalogue.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
-from resus.training.run import Trained
+from resus.serving.messages import CatalogueItem, FieldAnswer, Stage, UserHistory
+from resus.serving.store import Event
 
 RESULTS = "results.json"
 
 
 class Meaning(NamedTuple):
-    """The field of the item, and all fields with their kinds."""
+    """What stored events mean to a model: the item's field, and all fields with their kinds."""
 
     item: str
     fields: frozenset[tuple[str, str]]
@@ -36,39 +36,39 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """Never changes; threads share it. Catalogue, test users and results are there if the folder has them.
+    """Never changes, so threads may share it. Catalogue, test users and results are optional.
 
-    `sha256` is that of the artifact's facts, which hold that of the weights.
+    `sha256` is the hash of the artifact's facts, which hold the hash of the weights.
     """
 
     config: Config
     features: FeatureMap
-    trained: Trained
+    model: Personalizer
     sha256: str
     catalogue: Catalogue | None
-    strangers: list[Stranger]
+    histories: list[UserHistory]
     results: Results | None
 
     @classmethod
     def load(cls, folder: Path) -> "LoadedModel":
-        """Read a run or an export; what cannot score is refused, and what changes meanwhile."""
+        """Load a run or an export. Refuse a model that cannot score, and a folder that changes meanwhile."""
         before = _state(folder)
         try:
             artifact = Artifact.load(folder)
             loaded = cls(
                 config=artifact.config,
                 features=artifact.features,
-                trained=rebuild(artifact),
+                model=rebuild(artifact),
                 sha256=sha256_of(folder / FACTS),
                 catalogue=Catalogue.load(folder) if (folder / CATALOGUE).is_file() else None,
-                strangers=read_strangers(folder) if (folder / STRANGERS).is_file() else [],
+                histories=read_histories(folder) if (folder / TEST_USERS).is_file() else [],
                 results=Results.read(folder / RESULTS) if (folder / RESULTS).is_file() else None,
             )
         except OSError as error:
             raise ArtifactError(f"{folder} cannot be read ({(error.strerror or 'no reason given').lower()})") from None
         if _state(folder) != before:
             raise ArtifactError(f"{folder} changed while it was read: load it again")
-        loaded._check_scores(folder)
+        loaded._check_that_it_scores(folder)
         return loaded
 
     @property
@@ -82,7 +82,8 @@ class LoadedModel:
 
     @property
     def score(self) -> str | None:
-        """The field that every event and candidate must bring: it is Ψ, and no catalogue knows it."""
+        """The field in which every event and candidate must bring the score of the shared model, unless the catalogue
+        knows it."""
         column = self.config.predictor.column
         known = self.catalogue.fields if self.catalogue else ()
         return column if column and column not in known else None
@@ -96,36 +97,47 @@ class LoadedModel:
         return frozenset(field.name for field in self.features.fields)
 
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> Features:
-        """Field values as the model reads them; the catalogue fills in what a row leaves out of an item."""
+        """Rows of field values as the model reads them; the catalogue fills in missing fields of known items."""
         rows = [self.with_item(row) for row in rows]
-        read = Features.of_arrays(*self.features.encode_rows(rows))
+        read = Features.of(*self.features.encode_rows(rows))
         if self.catalogue is None or not rows:
             return read
         return self.catalogue.fill(rows, read, self._places(read))
 
     def with_item(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The same row, where `item` is the item's id whatever its field is called; a field of that name is itself."""
+        """The same row, with the key `item` renamed to the item's field, unless a field is really called `item`."""
         if row.get("item") is None or "item" in self.field_names:
             return row
         return {self.item if name == "item" else name: value for name, value in row.items() if name != self.item}
 
+    def rows_of(self, events: Sequence[Event]) -> Features:
+        """The rows of stored or posted events."""
+        rows = self.rows([event.features for event in events])
+        try:
+            self.check_scores(rows)
+        except RowError as bad:
+            reason = f"event {events[bad.row].id!r}, field {bad.column!r}: {bad.what}; {bad.fix}"
+            raise DataError(f"{reason} (if the event is stored, delete it first)") from None
+        return rows
+
     def check_scores(self, read: Features) -> None:
-        """RowError where Ψ is a field of the row, and the row has nothing in it that Ψ can be."""
-        if self.config.predictor.kind == "external":
-            self.trained.predictor.logits(read)
+        """Raise RowError for the first row that the shared model cannot score."""
+        self.model.predictor.check(read)
 
     def item_of(self, row: Mapping[str, Any]) -> str | None:
-        """The item's id as the vocabulary spells it."""
+        """The item's id as it is written in the vocabulary."""
         text = text_of(row.get(self.item), 0, self.item)
         return None if text is None else spelled(text)
 
-    def live_user(self, capacity: int) -> LiveUser:
-        """Somebody of whom nothing is known yet."""
-        width = int(self.trained.model.encoder.width)  # type: ignore[arg-type]
-        return LiveUser(self.trained.predictor, self.trained.model, width=width, capacity=capacity)
+    def live_user(self, capacity: int, events: Sequence[Event] = ()) -> LiveUser:
+        """A user with these events, in their order."""
+        user = LiveUser(self.model, capacity=capacity)
+        if events:
+            user.start_from(events, self.rows_of(events))
+        return user
 
     def stage(self, support: int) -> Stage:
-        """How cold a user with that many events is."""
+        """The cold-start stage of a user with so many events."""
         stages = self.config.evaluation.stages
         if not support:
             return "new"
@@ -136,7 +148,7 @@ class LoadedModel:
         return "III" if support <= max(stages["III"]) else "warm"
 
     def fields(self) -> list[FieldAnswer]:
-        """What the model reads; a field is the item's where the catalogue fills it in."""
+        """The fields that the model reads. A field has the role "item" if the catalogue fills it in."""
         own = self.catalogue.fields if self.catalogue else (self.item,)
         context = self.catalogue.context if self.catalogue else {}
         return [
@@ -144,13 +156,13 @@ class LoadedModel:
                 name=field.name,
                 kind=field.kind,
                 role="item" if field.name in own else "context",
-                values=list(context.get(field.name, field.values[:CHOICES])),
+                values=list(context.get(field.name, field.values[:MAX_CHOICES])),
             )
             for field in self.features.fields
         ]
 
     def search(self, query: str, limit: int) -> list[CatalogueItem]:
-        """Items whose id or title holds the query."""
+        """Items whose id or title contains the query."""
         catalogue = self.catalogue
         if catalogue is None:
             return []
@@ -169,24 +181,24 @@ class LoadedModel:
         return None if self.catalogue is None or place is None else self.catalogue.titles[place]
 
     @property
-    def meaning(self) -> "Meaning":
-        """What stored events must mean to every model on one store."""
+    def meaning(self) -> Meaning:
         return Meaning(self.item, frozenset((field.name, field.kind) for field in self.features.fields))
 
-    def check_means(self, wanted: "Meaning") -> None:
+    def check_meaning(self, wanted: Meaning) -> None:
+        """Refuse a model that reads the stored events in another way."""
         mine = self.meaning
         if mine != wanted:
             changed = ", ".join(sorted({name for name, _ in mine.fields ^ wanted.fields} or {mine.item, wanted.item}))
             raise ArtifactError(
-                f"the new model reads other fields than the one in use ({changed}): serve it as a service of its own"
+                f"the new model reads other fields than the one in use ({changed}): serve it with a store of its own"
             )
 
     def _places(self, read: Features) -> Tensor:
-        """Where the rows' items stand in the vocabulary, and so in the catalogue; -1 is an unknown one."""
+        """Positions of the rows' items in the vocabulary and the catalogue; -1: unknown."""
         item = self.features.block(self.item)
         return read.ids[:, item.columns.start].long() - item.first - 1
 
-    def _check_scores(self, folder: Path) -> None:
+    def _check_that_it_scores(self, folder: Path) -> None:
         try:
             finite = self._scores_are_finite()
         except Exception as error:
@@ -194,10 +206,10 @@ class LoadedModel:
                 f"the model in {folder} cannot score ({type(error).__name__}): export it again, or train again"
             ) from None
         if not finite:
-            raise ArtifactError(f"the model in {folder} gives scores that are no numbers: train again")
+            raise ArtifactError(f"the model in {folder} gives scores that are not finite: train again")
 
     def _scores_are_finite(self) -> bool:
-        """Of an item by its id and of a row of frequent values, before and after an event."""
+        """Score an item by its id and a row of frequent values, before and after an event."""
         examples = {field.name: field.example() for field in self.features.fields}
         needed = {self.item, *(field.name for field in self.features.fields if field.is_number)}
         probes = self.rows([{name: example for name, example in examples.items() if name in needed}, examples])
@@ -209,7 +221,7 @@ class LoadedModel:
 
 
 def _state(folder: Path) -> tuple[int, int] | None:
-    """Another one as soon as another artifact lies there."""
+    """Changes as soon as the folder holds another artifact."""
     try:
         facts = (folder / FACTS).stat()
     except OSError:

@@ -9,7 +9,7 @@ from resus.data.log.column_files import ColumnWriter, row_blocks
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Rows
 from resus.files import atomic_path
-from resus.model.predictors.neural import Predictor, logits_of_rows
+from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 
 Floats = npt.NDArray[np.float32]
@@ -31,7 +31,7 @@ def fill_logits(
     missing = rows[np.isnan(kept[rows])]
     done = 0
     for block in row_blocks(missing, BLOCK):
-        kept[block] = logits_of_rows(predictor, log, block)
+        kept[block] = predictor.logits_of_rows(log, block)
         done += len(block)
         progress("basis logits", done, len(missing), "rows")
 

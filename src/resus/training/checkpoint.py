@@ -1,19 +1,14 @@
 """The state of an unfinished stage in one file, replaced whole from time to time: a killed run goes on from there."""
 
-import json
-import os
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import safetensors.torch
 import torch
 from torch import Tensor
 
 from resus.errors import ArtifactError
-from resus.files import atomic_path
+from resus.tensor_files import load_tensors, save_tensors
 from resus.training.rowwise_adam import RowwiseAdam
 
 
@@ -29,37 +24,6 @@ class StageState:
     best_auc: float = float("-inf")
     finished: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
-
-
-def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
-    """Tensors with JSON facts in the header, whole or not at all."""
-    packed = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
-    with atomic_path(path) as aside:
-        aside.touch()
-        readers = aside.stat().st_mode  # safetensors would keep the file to its owner
-        try:
-            safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
-        except safetensors.SafetensorError as error:
-            refused = re.search(r"os error (\d+)", str(error))  # as Rust says why the system would not write
-            if refused is None:
-                raise
-            raise OSError(int(refused[1]), os.strerror(int(refused[1]))) from None
-        aside.chmod(readers)
-
-
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as stored:
-            facts = (stored.metadata() or {}).get("resus")
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  # not a mapping
-    except FileNotFoundError:
-        raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
-    except (safetensors.SafetensorError, OSError) as error:
-        raise ArtifactError(f"{path} is not a whole safetensors file ({error}): train again") from None
-    if facts is None:
-        raise ArtifactError(f"{path} was not written by resus: point to a run folder that 'resus train' made")
-    return tensors, json.loads(facts)
 
 
 def save_checkpoint(

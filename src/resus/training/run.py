@@ -16,25 +16,24 @@ import torch
 
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
-from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import Rows
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.metrics import auc
-from resus.evaluation.own_model import check_own_model, warn_of_own_model
-from resus.evaluation.scoring import score_prefixes
 from resus.files import read_json, write_json, write_text
-from resus.model.build import AnyPredictor, build_model, build_predictor
-from resus.model.personalizer import ResidualModel
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.base import Predictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress, silent
 from resus.randomness import Purpose, generator
+from resus.tensor_files import load_tensors, save_tensors
 from resus.training.basis import fill_logits, open_logits
-from resus.training.checkpoint import load_tensors, save_tensors
 from resus.training.crew import Alone, Crew
 from resus.training.loop import Keeper, Schedule
+from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.shares import users_of
 from resus.training.stages.factorize import factorize
 from resus.training.stages.metatrain import metatrain
@@ -52,16 +51,10 @@ CLUSTERS_OWN = ".cluster"  # while a run is on one
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """The parts of a trained model and how they came about."""
+    """A trained model and one record per epoch of its training."""
 
-    predictor: AnyPredictor
-    model: ResidualModel
+    model: Personalizer
     history: list[dict[str, Any]]
-
-
-def split_of(config: Config, log: InteractionLog) -> UserSplit:
-    """The users of a run's three parts; the seed draws them."""
-    return split_users(log.n_users, ratios=config.split.ratios, order=config.split.order, seed=config.seed)
 
 
 def train(
@@ -70,7 +63,7 @@ def train(
     *,
     folder: Path | None = None,
     resume: bool = False,
-    pretrained: AnyPredictor | None = None,
+    pretrained: Predictor | None = None,
     known: Sequence[dict[str, Any]] = (),
     basis_from: Path | None = None,
     progress: Progress = silent,
@@ -93,19 +86,18 @@ def train(
         run.warn()
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
-    predictor = pretrained or fresh
-    model = build_model(config, log.features)
+    model = build_personalizer(config, log.features, pretrained or fresh)
     if config.predictor.pretrain:
         if pretrained is None:
-            run.learn_predictor(predictor)
-        run.learn_residuals(model, predictor, basis_from)
+            run.learn_predictor(model.predictor)
+        run.learn_residuals(model, basis_from)
     else:
-        run.learn_jointly(model, predictor)
-    return Trained(predictor, model, run.history)
+        run.learn_jointly(model)
+    return Trained(model, run.history)
 
 
 def claim_folder(
-    config: Config, log: InteractionLog, folder: Path, *, resume: bool, pretrained: AnyPredictor | None
+    config: Config, log: InteractionLog, folder: Path, *, resume: bool, pretrained: Predictor | None
 ) -> None:
     """What `train` would begin with: refuse all that can be refused beforehand, and make the folder this run's."""
     check_log(config, log)
@@ -116,7 +108,7 @@ def claim_folder(
 
 def train_predictor(
     config: Config, log: InteractionLog, *, folder: Path | None = None, progress: Progress = silent
-) -> tuple[AnyPredictor, list[dict[str, Any]]]:
+) -> tuple[Predictor, list[dict[str, Any]]]:
     """Ψ alone, the same that `train` would begin with, and how it came about; an unfinished one is gone on with."""
     check_log(config, log)
     run = _Run(config, log, folder, progress, Alone())
@@ -159,7 +151,7 @@ class _Run:
     known: Sequence[dict[str, Any]] = ()
 
     def __post_init__(self) -> None:
-        self.split = split_of(self.config, self.log)
+        self.split = self.config.user_split(self.log.n_users)
         self.histories: dict[str, list[dict[str, Any]]] = {}
         self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
         self.sampler = EpisodeSampler(
@@ -177,13 +169,13 @@ class _Run:
     def history(self) -> list[dict[str, Any]]:
         return [line for lines in self.histories.values() for line in lines]
 
-    def open(self, resume: bool, pretrained: AnyPredictor | None) -> None:
+    def open(self, resume: bool, pretrained: Predictor | None) -> None:
         """Start a run folder, or go on in one; never mix two runs."""
         if self.folder is not None and self.crew.rank == 0:
             self._claim(self.folder, resume, pretrained)
         self.crew.wait()
 
-    def _claim(self, folder: Path, resume: bool, pretrained: AnyPredictor | None) -> None:
+    def _claim(self, folder: Path, resume: bool, pretrained: Predictor | None) -> None:
         path = folder / CHECKPOINTS / CLAIM
         claim = {"fingerprint": self.fingerprint, "predictor_from": _hash_of(pretrained) if pretrained else None}
         if not path.is_file():
@@ -203,10 +195,10 @@ class _Run:
         if self.config.predictor.kind == "external":
             warn_of_own_model(self.config.predictor, self.log, self.split.train)
 
-    def learn_predictor(self, predictor: AnyPredictor) -> None:
+    def learn_predictor(self, predictor: Predictor) -> None:
         self._learn_predictor(predictor, self.split.train, "predictor", self.config.predictor.epochs)
 
-    def _learn_predictor(self, predictor: AnyPredictor, users: Users, stage: str, epochs: int) -> None:
+    def _learn_predictor(self, predictor: Predictor, users: Users, stage: str, epochs: int) -> None:
         rows = self.log.rows_of(users)
         held_out = self.log.rows_of(self.split.validation)
         if isinstance(predictor, NeuralPredictor):
@@ -225,17 +217,17 @@ class _Run:
         elif isinstance(predictor, GradientBoosting):
             self._boost(predictor, rows, held_out, stage)
 
-    def learn_residuals(self, model: ResidualModel, predictor: AnyPredictor, basis_from: Path | None) -> None:
+    def learn_residuals(self, model: Personalizer, basis_from: Path | None) -> None:
         """Ψ is frozen, so its logits are computed once; those of test users stay unknown."""
         share = "" if self.crew.size == 1 else f"-{self.crew.rank}-of-{self.crew.size}"
         path = self.folder / CHECKPOINTS / f"basis{share}.npy" if self.folder else None
         basis = open_logits(self.log.n_rows, basis_from or path)
         self.cross_fit(basis)
         users = np.concatenate([self.split.train, self.split.validation])
-        fill_logits(basis, predictor, self.log, self._own_rows(users), self.progress)
+        fill_logits(basis, model.predictor, self.log, self._own_rows(users), self.progress)
         if self.config.learner.kind == "plus":
             self._learn_factors(model, basis)
-        self._metatrain(model, basis, lambda rows: basis[rows], "residuals")
+        self._metatrain(model, basis, "residuals")
 
     def cross_fit(self, basis: Floats) -> None:
         """A training user's logits from a Ψ that did not see that user, so that they miss as those of a stranger do."""
@@ -260,21 +252,18 @@ class _Run:
     def _own_rows(self, users: Users) -> Rows:
         return self.log.rows_of(np.sort(users[self.crew.owns(users)]))
 
-    def _learn_factors(self, model: ResidualModel, basis: Floats) -> None:
+    def _learn_factors(self, model: Personalizer, basis: Floats) -> None:
         """φ from the training users; then the prior's scales from the validation users, and φ once more under these."""
         chosen, users = self.config, self.split.train
         middles = self._middle_sizes()
         model.fusion.requires_grad_(False)  # a posterior mean needs no β
-
-        def basis_of(rows: Rows) -> Floats:
-            return basis[rows]
 
         def schedule(stage: str) -> Schedule:
             return self._schedule(
                 stage,
                 chosen.encoder.epochs,
                 chosen.training.patience,
-                lambda: self._validation_auc(model, basis_of, middles),
+                lambda: self._validation_auc(model, basis, middles),
             )
 
         torch.manual_seed(chosen.seed)
@@ -283,7 +272,7 @@ class _Run:
         model.encoder.requires_grad_(False)
         if not (chosen.encoder.refine and chosen.learner.taste):
             return
-        self._metatrain(model, basis, basis_of, "scales")
+        self._metatrain(model, basis, "scales")
         model.encoder.requires_grad_(True)
         refining = schedule("evidence")
         state = refine(model, basis, self.log, users, replace(refining, start=refining.validate()), seed=chosen.seed)
@@ -299,13 +288,10 @@ class _Run:
             found += asked[len(asked) // 2 : len(asked) // 2 + 1]
         return found
 
-    def learn_jointly(self, model: ResidualModel, predictor: AnyPredictor) -> None:
-        assert isinstance(predictor, NeuralPredictor)
-        self._metatrain(model, predictor, lambda rows: logits_of_rows(predictor, self.log, rows), "residuals")
+    def learn_jointly(self, model: Personalizer) -> None:
+        self._metatrain(model, None, "residuals")
 
-    def _metatrain(
-        self, model: ResidualModel, basis: Floats | NeuralPredictor, basis_of: Callable[[Rows], Floats], stage: str
-    ) -> None:
+    def _metatrain(self, model: Personalizer, basis: Floats | None, stage: str) -> None:
         chosen = self.config.training
         state = metatrain(
             model,
@@ -316,7 +302,7 @@ class _Run:
                 stage,
                 chosen.epochs,
                 chosen.patience,
-                lambda: self._validation_auc(model, basis_of, self.config.evaluation.sizes[1:]),
+                lambda: self._validation_auc(model, basis, self.config.evaluation.sizes[1:]),
             ),
             learning_rate=chosen.learning_rate,
             scalar_learning_rate=chosen.scalar_learning_rate,
@@ -335,13 +321,13 @@ class _Run:
             crew=self.crew,
         )
 
-    def _validation_auc(self, model: ResidualModel, basis_of: Callable[[Rows], Floats], sizes: Sequence[int]) -> float:
+    def _validation_auc(self, model: Personalizer, basis: Floats | None, sizes: Sequence[int]) -> float:
         """The mean AUC over some support sizes, as the stages weigh them."""
         own = self.crew.owns(self.validation.users)
         users = self.validation.part(own)
-        basis = basis_of(users.rows)
+        own_basis = None if basis is None else basis[users.rows]
         task = "residuals, validation"
-        logits = score_prefixes(model, self.log, users, basis, sizes, progress=self.progress, task=task)
+        logits = model.score_prefixes(self.log, users, sizes, basis=own_basis, progress=self.progress, task=task)
         if self.crew.size > 1:  # asked of the crew, not of the share: all must meet here, or none
             everyone = np.zeros((len(self.validation.rows), len(sizes)), dtype=np.float32)
             everyone[np.repeat(own, self.validation.lengths)] = logits
@@ -355,7 +341,7 @@ class _Run:
     def _predictor_auc(self, predictor: NeuralPredictor, rows: Rows) -> float:
         own = self.crew.owns(users_of(self.log, rows))
         logits = np.zeros(len(rows), dtype=np.float32)
-        logits[own] = logits_of_rows(predictor, self.log, rows[own])
+        logits[own] = predictor.logits_of_rows(self.log, rows[own])
         logits = self.crew.combine(logits)
         return auc(self.log.labels[rows], logits) if np.isfinite(logits).all() else float("nan")
 
@@ -405,7 +391,7 @@ class _Run:
             write_text(self.folder / METRICS, "".join(json.dumps(line) + "\n" for line in self.history))
 
 
-def _hash_of(predictor: AnyPredictor) -> str:
+def _hash_of(predictor: Predictor) -> str:
     return hashlib.sha256(safetensors.torch.save(dict(predictor.state_dict()))).hexdigest()
 
 

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from resus.model.learners.plus.posterior import PosteriorLearner
+from resus.model.learners.plus.learner import PlusLearner
 
 Doubles = npt.NDArray[np.float64]
 GRID = np.linspace(-40, 40, 40_001)
 
 
-def built(*, bias: float = 0.6, taste: float = 1.7, repeat: float = 2.5, only_bias: bool = False) -> PosteriorLearner:
-    learner = PosteriorLearner(steps=4, bias=True, taste=not only_bias, repeats=not only_bias)
+def built(*, bias: float = 0.6, taste: float = 1.7, repeat: float = 2.5, only_bias: bool = False) -> PlusLearner:
+    learner = PlusLearner(steps=4, bias=True, taste=not only_bias, repeats=not only_bias)
     learner.start_from(bias=bias, taste=taste, repeat=repeat)
     return learner
 
@@ -24,7 +24,7 @@ def one_user(
     random = torch.Generator().manual_seed(seed)
     items = torch.randint(3, (1, len(labels), 1), generator=random)
     support = torch.cat([items, torch.randn(1, len(labels), width, generator=random)], dim=2)
-    outcomes = PosteriorLearner.outcomes(torch.tensor([labels]), torch.tensor([basis]))
+    outcomes = built().outcomes(torch.tensor([labels]), torch.tensor([basis]))
     return support, torch.ones(1, len(labels), dtype=torch.bool), outcomes
 
 

@@ -12,15 +12,18 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
-from resus.model.learners.plus.posterior import Known, PosteriorLearner
+from resus.model.learners.base import Posterior
+from resus.model.learners.plus.fit import fit
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.prior import Known
 
 Doubles = npt.NDArray[np.float64]
 PRIOR = {"bias": 0.6, "taste": 1.7, "repeat": 2.5}
 ITEMS = 4
 
 
-def built(steps: int = 4, *, bias: bool = True, taste: bool = True, repeats: bool = True) -> PosteriorLearner:
-    learner = PosteriorLearner(steps=steps, bias=bias, taste=taste, repeats=repeats)
+def built(steps: int = 4, *, bias: bool = True, taste: bool = True, repeats: bool = True) -> PlusLearner:
+    learner = PlusLearner(steps=steps, bias=bias, taste=taste, repeats=repeats)
     learner.start_from(**PRIOR)
     return learner
 
@@ -39,10 +42,14 @@ class Users:
         users, places, width = self.query.shape
         return self.query.reshape(-1, width), torch.arange(users).repeat_interleave(places)
 
-    def answers(self, learner: PosteriorLearner) -> Tensor:
+    def answers(self, learner: PlusLearner) -> Tensor:
         query, owner = self.flat
         answers: Tensor = learner(self.support, self.mask, self.outcomes, query, owner)
         return answers.view(self.query.shape[:2])
+
+    def posterior(self, learner: PlusLearner) -> Posterior:
+        (posterior,) = learner.posteriors(self.support, self.mask, self.outcomes, [self.mask.shape[1]])
+        return posterior
 
     def known(self, user: int) -> tuple[Doubles, Doubles, Doubles, Doubles]:
         """Support, labels, basis and queries of one user."""
@@ -62,7 +69,7 @@ def drawn(sizes: list[int], *, width: int = 3, places: int = 5, seed: int = 0, s
     slots = max(sizes)
     mask = torch.arange(slots) < torch.tensor(sizes).unsqueeze(1)
     labels = torch.randint(2, (len(sizes), slots), generator=random).float()
-    outcomes = PosteriorLearner.outcomes(labels, spread * torch.randn(len(sizes), slots, generator=random))
+    outcomes = built().outcomes(labels, spread * torch.randn(len(sizes), slots, generator=random))
     support = torch.where(mask.unsqueeze(2), rows(slots), 1e3)
     return Users(support, mask, torch.where(mask.unsqueeze(2), outcomes, 7e3), rows(places))
 
@@ -115,7 +122,7 @@ def test_no_step_leads_away_from_the_mode() -> None:
     for steps in range(1, 9):
         learner = built(steps)
         known = Known.of(users.support, users.mask, users.outcomes)
-        dual = learner.fit(learner.prior, known).detach().numpy()[0]
+        dual = fit(learner.prior, known, steps=steps).detach().numpy()[0]
         weights = design.T @ dual
         logits = basis + design @ weights
         losses.append(np.logaddexp(0, logits).sum() - labels @ logits + weights @ weights / 2)
@@ -129,7 +136,7 @@ def test_no_step_leads_away_from_the_mode() -> None:
 def test_steps_end_where_more_of_them_would_not_be_seen() -> None:
     users = drawn([12, 7], width=3, seed=4)
     known = Known.of(users.support, users.mask, users.outcomes)
-    fits = [built(steps).fit(built(steps).prior, known).detach() for steps in (1, 9, 30)]
+    fits = [fit(built().prior, known, steps=steps).detach() for steps in (1, 9, 30)]
     assert torch.equal(fits[1], fits[2]), "none is taken after the fit has arrived"
     assert not torch.allclose(fits[0], fits[1], atol=1e-3)
 
@@ -138,7 +145,7 @@ def test_steps_end_where_more_of_them_would_not_be_seen() -> None:
 def test_six_steps_are_near_the_mode_also_of_a_long_user_of_one_label(label: float, basis: float) -> None:
     events = 600
     drawn_rows = drawn([events], width=2, seed=15)
-    outcomes = PosteriorLearner.outcomes(torch.full((1, events), label), torch.full((1, events), basis))
+    outcomes = built().outcomes(torch.full((1, events), label), torch.full((1, events), basis))
     user = Users(drawn_rows.support, drawn_rows.mask, outcomes, drawn_rows.query)
     support, labels, basis_logits, query = user.known(0)
     mode, _ = newton(features(support, PRIOR), labels, basis_logits)
@@ -171,7 +178,7 @@ def test_prefixes_answer_as_each_size_on_its_own(sizes: list[int], width: int, s
 
 @pytest.mark.parametrize("asked", [[0, 1], [1], [0, 1, 2, 3], [3, 0]])
 def test_prefixes_of_a_surely_wrong_basis_end_at_the_mode(asked: list[int]) -> None:
-    learner = PosteriorLearner(steps=6, bias=True, taste=False, repeats=False)
+    learner = PlusLearner(steps=6, bias=True, taste=False, repeats=False)
     learner.start_from(bias=16.0, taste=1.0, repeat=1.0)
     rows = torch.cat([torch.arange(3.0).view(1, 3, 1), torch.ones(1, 3, 2)], dim=2)
     mask, query = torch.ones(1, 3, dtype=torch.bool), rows[:, :1] + 7
@@ -199,9 +206,8 @@ def test_many_events_are_answered_as_few_are() -> None:
 @pytest.mark.parametrize("width", [3, 16])
 def test_the_variance_is_that_of_laplace(width: int) -> None:
     users, learner = drawn([12, 5], width=width, seed=11), built(steps=14)
-    known = Known.of(users.support, users.mask, users.outcomes)
     with torch.no_grad():
-        found = learner.variance(learner.prior, known, learner.fit(learner.prior, known), users.query).numpy()
+        found = users.posterior(learner).variance(users.query).numpy()
     for user in range(2):
         support, labels, basis, query = users.known(user)
         _, hessian = newton(features(support, PRIOR), labels, basis)
@@ -218,10 +224,8 @@ def test_the_variance_is_that_of_laplace(width: int) -> None:
 def test_the_variance_of_a_sum_is_that_of_the_whole_covariance(sizes: list[int], width: int, seed: int) -> None:
     users, learner = drawn(sizes, width=width, places=8, seed=seed), built(steps=14)
     weights = torch.rand(len(sizes), 8, generator=torch.Generator().manual_seed(seed)) * torch.tensor([0.0, *[1.0] * 7])
-    known = Known.of(users.support, users.mask, users.outcomes)
     with torch.no_grad():
-        dual = learner.fit(learner.prior, known)
-        found = learner.variance_of_sum(learner.prior, known, dual, users.query, weights).numpy()
+        found = users.posterior(learner).variance_of_sum(users.query, weights).numpy()
     for user in range(len(sizes)):
         support, labels, basis, query = users.known(user)
         _, hessian = newton(features(support, PRIOR), labels, basis)
@@ -273,11 +277,7 @@ def test_items_that_nobody_knows_are_not_the_same(size: int, width: int) -> None
             learner.prefixes(each.support, each.mask, each.outcomes, each.query, sizes) for each in pairs
         )
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-        known = [Known.of(each.support, each.mask, each.outcomes) for each in pairs]
-        found, expected = (
-            learner.variance(learner.prior, each, learner.fit(learner.prior, each), pair.query)
-            for each, pair in zip(known, pairs, strict=True)
-        )
+        found, expected = (each.posterior(learner).variance(each.query) for each in pairs)
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
         found, expected = (learner.evidence(each.support, each.mask, each.outcomes) for each in pairs)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)

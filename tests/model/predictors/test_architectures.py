@@ -15,11 +15,12 @@ from resus.data.fields.multi import MultiField
 from resus.data.fields.numeric import NumericField
 from resus.episodes.tensors import Features, features_of
 from resus.model.build import build_network
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions
 from resus.model.encoders.xdeepfm import CompressedInteractions
-from resus.model.predictors import neural
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.predictors import base
+from resus.model.predictors.neural import NeuralPredictor
 
 every_architecture = pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "deepfm", "xdeepfm"])
 
@@ -59,7 +60,7 @@ def some(*rows: int) -> Features:
     return Features(ROWS.ids[chosen], ROWS.weights[chosen])
 
 
-def network(kind: str) -> nn.Module:
+def network(kind: str) -> Encoder:
     torch.manual_seed(1)
     settings = {"encoder.embedding_dim": 4, "encoder.embedding_std": 0.5, "encoder.hidden_units": (9, 6)}
     return build_network(kind, resolve(settings | {"encoder.cin_maps": (5, 3)}).encoder, FIELDS)
@@ -192,7 +193,7 @@ def test_rows_of_a_log_are_scored_in_tiles_as_at_once(monkeypatch: pytest.Monkey
     log = planted_log(PlantedWorld(users=20, items=10, events_per_user=6))
     psi = NeuralPredictor(build_network("deepfm", resolve({"predictor.hidden_units": (8,)}).predictor, log.features))
     expected = psi.logits(features_of(log, np.arange(log.n_rows))).numpy()
-    monkeypatch.setattr(neural, "SCORING_ROWS", 7)
-    assert np.allclose(logits_of_rows(psi, log), expected, rtol=0, atol=1e-6)
+    monkeypatch.setattr(base, "SCORING_ROWS", 7)
+    assert np.allclose(psi.logits_of_rows(log), expected, rtol=0, atol=1e-6)
     some = np.array([5, 0, 3, 3])
-    assert np.allclose(logits_of_rows(psi, log, some), expected[some], rtol=0, atol=1e-6)
+    assert np.allclose(psi.logits_of_rows(log, some), expected[some], rtol=0, atol=1e-6)

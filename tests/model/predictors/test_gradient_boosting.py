@@ -14,7 +14,6 @@ from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import logits_of_rows
 
 Rows = npt.NDArray[np.int64]
 
@@ -41,7 +40,7 @@ def rows(log: InteractionLog) -> tuple[Rows, Rows]:
 def test_it_learns_what_the_crowd_likes(log: InteractionLog, rows: tuple[Rows, Rows]) -> None:
     train, held_out = rows
     booster, best = fitted(log, train, held_out)
-    found = roc_auc_score(log.labels[held_out], logits_of_rows(booster, log, held_out))
+    found = roc_auc_score(log.labels[held_out], booster.logits_of_rows(log, held_out))
     assert log.crowd is not None
     crowd = roc_auc_score(log.labels[held_out], log.crowd[held_out])
     assert found == pytest.approx(best, abs=1e-6)
@@ -50,7 +49,7 @@ def test_it_learns_what_the_crowd_likes(log: InteractionLog, rows: tuple[Rows, R
 
 def test_the_same_seed_gives_the_same_trees(log: InteractionLog, rows: tuple[Rows, Rows]) -> None:
     first, again = (fitted(log, *rows)[0] for _ in range(2))
-    assert np.array_equal(logits_of_rows(first, log), logits_of_rows(again, log))
+    assert np.array_equal(first.logits_of_rows(log), again.logits_of_rows(log))
 
 
 def test_a_copy_made_from_its_state_scores_alike(log: InteractionLog, rows: tuple[Rows, Rows]) -> None:
@@ -59,7 +58,7 @@ def test_a_copy_made_from_its_state_scores_alike(log: InteractionLog, rows: tupl
     assert all(isinstance(tensor, torch.Tensor) for tensor in state.values())
     copy = boosting(log)
     copy.load_state_dict(state)
-    assert np.array_equal(logits_of_rows(copy, log), logits_of_rows(booster, log))
+    assert np.array_equal(copy.logits_of_rows(log), booster.logits_of_rows(log))
 
 
 @pytest.mark.parametrize("damage", ["no key", "other text", "cut", "not text", "empty"])
@@ -97,4 +96,4 @@ def test_numbers_several_values_and_categories_all_split(decided_by: str) -> Non
     log = build_log(table, schema, BuildOptions(duplicates="keep"))
     booster, best = fitted(log, log.rows_of(np.arange(150)), log.rows_of(np.arange(150, 200)))
     assert best > 0.99
-    assert logits_of_rows(booster, log).shape == (n,)
+    assert booster.logits_of_rows(log).shape == (n,)

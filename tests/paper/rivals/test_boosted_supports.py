@@ -13,7 +13,6 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
-from resus.model.predictors.neural import logits_of_rows
 from resus.paper.rivals.boosted_supports import BoostedSupports
 
 Doubles = npt.NDArray[np.float64]
@@ -78,7 +77,7 @@ def test_lr_equals_a_logistic_regression_written_out(log: InteractionLog, task: 
     support = ordered.rows[(ordered.positions < size) & left]
     assert len(support) <= method.batch_size, "one batch an epoch is what is written out here"
     inputs, labels = one_hot(log, support), log.labels[support].astype(np.float64)
-    basis = logits_of_rows(method.predictor, log, support).astype(np.float64)
+    basis = method.predictor.logits_of_rows(log, support).astype(np.float64)
 
     def second(inputs: Doubles) -> Doubles:
         """x·(table·w of its field) + b: linear in the inputs."""
@@ -94,7 +93,7 @@ def test_lr_equals_a_logistic_regression_written_out(log: InteractionLog, task: 
         for_table = by_id[:, None] * output.reshape(fields, dim)[field_of_id]
         adam.descend([for_table, for_output.reshape(-1), error.sum(keepdims=True)])
     asked = ordered.positions >= size
-    expected = logits_of_rows(method.predictor, log, ordered.rows[asked]) + second(one_hot(log, ordered.rows[asked]))
+    expected = method.predictor.logits_of_rows(log, ordered.rows[asked]) + second(one_hot(log, ordered.rows[asked]))
     found = method.score_prefixes(log, ordered, (size,))[asked, 0]
     assert np.abs(second(inputs)).max() > 0.1, "Ψ₂ says something"
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
@@ -121,7 +120,7 @@ def test_users_and_events_may_come_in_any_order(log: InteractionLog, task: Task,
 
 def test_without_events_it_is_the_crowd(log: InteractionLog, task: Task, ordered: OrderedUsers) -> None:
     method = fit(task, "fm")
-    basis = logits_of_rows(method.predictor, log, ordered.rows)
+    basis = method.predictor.logits_of_rows(log, ordered.rows)
     np.testing.assert_array_equal(method.score_prefixes(log, ordered, (0,))[:, 0], basis)
 
 

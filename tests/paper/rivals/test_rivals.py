@@ -10,8 +10,7 @@ from resus.config.settings import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
-from resus.model.build import AnyPredictor
-from resus.model.predictors.neural import logits_of_rows
+from resus.model.predictors.base import Predictor
 from resus.paper.rivals.rivals import rivals
 from resus.training.run import train_predictor
 
@@ -22,18 +21,16 @@ def log() -> InteractionLog:
 
 
 @pytest.fixture(scope="module")
-def predictor(log: InteractionLog) -> AnyPredictor:
+def predictor(log: InteractionLog) -> Predictor:
     return train_predictor(resolve(TINY | {"predictor.kind": "fm"}), log)[0]
 
 
-def task(log: InteractionLog, predictor: AnyPredictor | None, told: list[str]) -> Task:
+def task(log: InteractionLog, predictor: Predictor | None, told: list[str]) -> Task:
     config = resolve(TINY | {"predictor.kind": "fm"})
     return Task(log, config, predictor=predictor, progress=lambda name, *_: told.append(name))
 
 
-def test_the_quick_ones_stand_on_the_given_predictor_and_train_none(
-    log: InteractionLog, predictor: AnyPredictor
-) -> None:
+def test_the_quick_ones_stand_on_the_given_predictor_and_train_none(log: InteractionLog, predictor: Predictor) -> None:
     told: list[str] = []
     given = task(log, predictor, told)
     ordered = OrderedUsers.of(log, given.split.test, seed=1)
@@ -41,12 +38,12 @@ def test_the_quick_ones_stand_on_the_given_predictor_and_train_none(
     assert list(found) == ["user bias", "LightGBM with history"]
     assert told == [], "nothing is fitted before it is asked"
     answers = found["user bias"](ordered, (0, 3))
-    np.testing.assert_array_equal(answers[:, 0], logits_of_rows(predictor, log, ordered.rows))
+    np.testing.assert_array_equal(answers[:, 0], predictor.logits_of_rows(log, ordered.rows))
     assert answers.shape == found["LightGBM with history"](ordered, (0, 3)).shape
     assert not [name for name in told if name.startswith("predictor")]
 
 
-def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: AnyPredictor) -> None:
+def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: Predictor) -> None:
     told: list[str] = []
     given = task(log, predictor, told)
     assert shared_predictor(given, "fm")[0] is predictor

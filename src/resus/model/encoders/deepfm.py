@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 
 
-class DeepFM(nn.Module):
+class DeepFM(Encoder):
     """Φ(x) = FM(x) ⊕ MLP(x), both on the same field vectors."""
 
     def __init__(

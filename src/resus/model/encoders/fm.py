@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions
 
 
-class FM(nn.Module):
+class FM(Encoder):
     """First-order weights of each field beside the vector of pairwise interactions."""
 
     def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 
 
-class LR(nn.Module):
+class LR(Encoder):
     """The field vectors side by side; with a linear output this is linear in the one-hot inputs, as LR is."""
 
     def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float) -> None:

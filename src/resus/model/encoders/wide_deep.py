@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import perceptron
 
 
-class WideDeep(nn.Module):
+class WideDeep(Encoder):
     """First-order weights of each field (wide) beside a perceptron on the field vectors (deep)."""
 
     def __init__(

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import perceptron
 
@@ -32,7 +33,7 @@ class CompressedInteractions(nn.Module):
         return torch.cat(pooled, dim=1)
 
 
-class XDeepFM(nn.Module):
+class XDeepFM(Encoder):
     """First-order weights, CIN and a perceptron side by side."""
 
     def __init__(

@@ -1,9 +1,9 @@
-"""Someone else's model as Ψ: what it says of a row is a numeric field of the row."""
+"""Someone else's model as Ψ: its score of a row is a numeric field of the row."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,12 +12,13 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError, RowError
 from resus.external.probabilities import logits_of_column
+from resus.model.predictors.base import Predictor
 
 Scale = Literal["logits", "probabilities"]
 
 
-class ExternalPredictor:
-    """Ψ(x) is the value of a column, a logit or the logit of a probability; there is nothing of it to learn."""
+class ExternalPredictor(Predictor):
+    """Ψ(x) is the value of a column: a logit, or a probability turned into one. There is nothing to learn."""
 
     def __init__(self, features: FeatureMap, *, column: str, scale: Scale) -> None:
         self.column, self.scale = column, scale
@@ -25,26 +26,29 @@ class ExternalPredictor:
         if not found:
             raise ConfigError(_no_number(features, column, scale))
         self._block = found[0]
-        self.place = self._block.columns.start
+        self._column = self._block.columns.start
 
     def logits(self, features: Features) -> Tensor:
-        assert features.weights is not None, "a numeric field has weights"
-        said = self.logits_of(features.ids[:, self.place].numpy(), features.weights[:, self.place].numpy())
-        return torch.from_numpy(said.astype(np.float32))
+        """RowError where a row has no number in the column, or no probability."""
+        return torch.from_numpy(self._values(features).astype(np.float32))
 
-    def logits_of(self, ids: npt.NDArray[np.int32], weights: npt.NDArray[np.float32]) -> Doubles:
-        """The same of the column's own ids and weights; RowError where a row has no number there, or no probability."""
-        values = self._block.field.numbers(ids - self._block.first, weights)
-        absent = np.flatnonzero(np.isnan(values))
-        if len(absent):
-            raise RowError(int(absent[0]), self.column, "the value is missing", "it is Ψ: fill it in")
-        return values if self.scale == "logits" else logits_of_column(values, self.column)
+    def check(self, features: Features) -> None:
+        self._values(features)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        assert not state
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        assert not state_dict
+
+    def _values(self, features: Features) -> Doubles:
+        assert features.weights is not None, "a numeric field has weights"
+        ids, weights = features.ids[:, self._column].numpy(), features.weights[:, self._column].numpy()
+        values = self._block.field.numbers(ids - self._block.first, weights)
+        absent = np.flatnonzero(np.isnan(values))
+        if len(absent):
+            raise RowError(int(absent[0]), self.column, "the value is missing", "it is the shared model: fill it in")
+        return values if self.scale == "logits" else logits_of_column(values, self.column)
 
 
 def _no_number(features: FeatureMap, column: str, scale: Scale) -> str:

@@ -1,8 +1,8 @@
 """LightGBM (Ke et al. 2017), the paper's sixth predictor."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import lightgbm
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,9 +13,13 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
 from resus.errors import ArtifactError
+from resus.model.predictors.base import Predictor
+
+if TYPE_CHECKING:
+    import lightgbm  # at run time only where it is used: it imports scikit-learn, SciPy and pandas
 
 
-class GradientBoosting:
+class GradientBoosting(Predictor):
     """Boosted trees on the raw fields: categories as categories, numbers as numbers, several values as a multi-hot."""
 
     def __init__(
@@ -38,6 +42,8 @@ class GradientBoosting:
         threads: int,
     ) -> float:
         """Boost until the validation AUC no longer grows; return it."""
+        import lightgbm
+
         columns = list(self.features.tree_columns())
         parameters: dict[str, Any] = {
             "objective": "binary",
@@ -78,11 +84,16 @@ class GradientBoosting:
         text = self.booster.model_to_string(num_iteration=self.booster.best_iteration).encode()
         return {"booster": torch.frombuffer(bytearray(text), dtype=torch.uint8)}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+    def files(self) -> dict[str, bytes]:
+        return {"predictor.txt": self.state_dict()["booster"].numpy().tobytes()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        import lightgbm
+
         try:
-            text = state["booster"].numpy().tobytes().decode()
-            if "\nend of trees\n" not in text:  # LightGBM ends the whole process on trees that are cut short
-                raise ValueError("it is cut short")
+            text = state_dict["booster"].numpy().tobytes().decode()
+            if "\nend of trees\n" not in text:  # LightGBM kills the process on truncated trees
+                raise ValueError("it is truncated")
             self.booster = lightgbm.Booster(model_str=text)
         except (KeyError, ValueError, lightgbm.basic.LightGBMError) as error:
             raise ArtifactError(

@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from resus.config.checking import sentence_of
+from resus.checking import sentence_of
 from resus.errors import ArtifactError
-from resus.evaluation.results import Metric, ModelResults
+from resus.evaluation.results import MetricValue, ModelResults
 from resus.files import append_line
 
 CELLS = "cells.jsonl"
@@ -41,9 +41,9 @@ class NoiseLevel(_Record):
     """Queries answered from supports of one fifth, by distance to the query (figure 4)."""
 
     distance: float
-    auc: Metric
-    gauc: Metric
-    logloss: Metric
+    auc: MetricValue
+    gauc: MetricValue
+    logloss: MetricValue
 
 
 class Cell(_Record):

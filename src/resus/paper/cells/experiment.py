@@ -15,7 +15,7 @@ from resus.baselines.shared_predictor import shared_predictor
 from resus.config.settings import Config, resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
-from resus.evaluation.staged import ScoredQueries, staged_results
+from resus.evaluation.population import ScoredQueries, staged_results
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.cells import Cell, Epoch, Key, NoiseLevel, Seconds, add_cell, scores_path
 from resus.paper.cells.noise import noise_levels
@@ -23,7 +23,7 @@ from resus.paper.cells.search import choose
 from resus.paper.questions import QUESTIONS
 from resus.paper.rivals.catalogue import entry_of
 from resus.progress import Progress, silent
-from resus.training.checkpoint import save_tensors
+from resus.tensor_files import save_tensors
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def noise_levels(
             NoiseLevel(
                 distance=float(mean_distances[level]),
                 auc=auc(labels, own),
-                gauc=gauc(labels, own, owners).value,
+                gauc=gauc(labels, own, owners),
                 logloss=logloss(labels, own),
             )
         )

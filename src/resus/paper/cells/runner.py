@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.queues import SimpleQueue
 
-from resus.config.checking import on_one_line
+from resus.checking import on_one_line
 from resus.errors import ResusError
 from resus.files import locked
 from resus.paper.cells.cells import Key, read_cells

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from resus.evaluation.metrics import RELA_IMPR
 from resus.paper.claims.terms import JOINT, RIVALS
 from resus.paper.comparisons import Comparison
 from resus.paper.published import STAGES, TableNumber, architecture_of, base_of, paper
@@ -10,7 +11,6 @@ from resus.paper.questions import ARCHITECTURES, BOOSTED, PROPOSED, QUESTIONS, r
 from resus.paper.report.tables import MARKS, NONE, Material, data_set_label, number, spread_entries
 from resus.paper.report.tabular import Column, Entry, Group, Row, Table
 from resus.paper.verdicts import find_comparison, not_run, significant
-from resus.report.columns import RELA_IMPR
 
 STARS = "* RESUS beats {} with p < 0.05 in the t-test over seeds, † in the bootstrap over users."
 SEEDS = "Ours: mean ± standard deviation over seeds; RelaImpr is of the seeds that a method shares with its base."

@@ -31,7 +31,7 @@ from resus.paper.report.tables import (
 )
 from resus.paper.report.tabular import Table, as_latex, as_markdown, markdown_text
 from resus.paper.verdicts import Outcome, Ruling, not_run, rule
-from resus.report.html import svg_element
+from resus.report.figures import svg_element
 
 TITLES = {True: "The paper's section 5, run again", False: "Beyond the paper: RESUS+"}
 VERDICT_NOTE = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from resus.evaluation.metrics import rela_impr
-from resus.evaluation.results import Metric
+from resus.evaluation.results import MetricValue
 from resus.paper.cells.cells import Cell, first_of_each
 from resus.paper.published import Times
 
@@ -206,7 +206,7 @@ def _spread(values: Iterable[float]) -> Spread | None:
     return Spread(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None, len(found))
 
 
-def _mean(values: Iterable[Metric]) -> float | None:
+def _mean(values: Iterable[MetricValue]) -> float | None:
     found = [value for value in values if value is not None]
     return statistics.fmean(found) if found else None
 

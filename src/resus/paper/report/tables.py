@@ -11,7 +11,7 @@ from resus.paper.questions import DATA_SETS, QUESTIONS
 from resus.paper.report.summary import Population, Spread, Summary
 from resus.paper.report.tabular import Column, Entry, Group, Row, Table, marked, words
 from resus.paper.verdicts import Ruling, find_comparison, not_run
-from resus.report.summary import size_range
+from resus.report.words import size_range
 
 NONE = Entry("–")
 MARKS = "Bold is best, underlined second."

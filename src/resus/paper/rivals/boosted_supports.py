@@ -18,8 +18,9 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.errors import ConfigError
-from resus.model.build import AnyPredictor, build_network
-from resus.model.predictors.neural import NeuralPredictor, logits_of_rows
+from resus.model.build import build_network
+from resus.model.predictors.base import Predictor
+from resus.model.predictors.neural import NeuralPredictor
 from resus.randomness import Purpose, generator
 
 
@@ -44,7 +45,7 @@ class BoostedSupports:
             )
         self.kind = predictor
         self.grid = list(product(epochs, learning_rates))
-        self.predictor: AnyPredictor
+        self.predictor: Predictor
         self.start: NeuralPredictor
         self.batch_size: int
         self.seed: int
@@ -56,7 +57,7 @@ class BoostedSupports:
         self.batch_size, self.seed = task.config.predictor.batch_size, task.config.seed
         torch.manual_seed(self.seed)
         self.start = NeuralPredictor(build_network(self.kind, task.config.predictor, task.log.features))
-        basis = logits_of_rows(self.predictor, task.log, task.validation.rows)
+        basis = self.predictor.logits_of_rows(task.log, task.validation.rows)
         tried: History = []
         for epochs, rate in self.grid:
             self.epochs, self.learning_rate = epochs, rate
@@ -69,12 +70,12 @@ class BoostedSupports:
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         known = batch.mask.numpy() & (batch.support_sizes < batch.lengths)[:, None]
         asked = batch.rows[batch.query.numpy()]
-        return logits_of_rows(self.predictor, log, asked) + self._added(
+        return self.predictor.logits_of_rows(log, asked) + self._added(
             log, batch.rows[batch.support.numpy()[known]], asked
         )
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        return self._prefixes(log, ordered, sizes, logits_of_rows(self.predictor, log, ordered.rows))
+        return self._prefixes(log, ordered, sizes, self.predictor.logits_of_rows(log, ordered.rows))
 
     def _prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int], basis: Floats) -> Floats:
         """Not a number where a row is support."""
@@ -89,13 +90,13 @@ class BoostedSupports:
         """Ψ₂, learned from the support rows, of the asked rows; 0 where there is no support."""
         if not len(support):
             return np.zeros(len(asked), dtype=np.float32)
-        return logits_of_rows(self._learn_second(log, support), log, asked)
+        return self._learn_second(log, support).logits_of_rows(log, asked)
 
     def _learn_second(self, log: InteractionLog, rows: Rows) -> NeuralPredictor:
         """Minimise the cross-entropy of σ(Ψ + Ψ₂) with Ψ frozen, always from the same start."""
         rows = rows[_order_by_content(log, rows)]
         features, labels = features_of(log, rows), labels_of(log, rows)
-        basis = torch.from_numpy(logits_of_rows(self.predictor, log, rows))
+        basis = torch.from_numpy(self.predictor.logits_of_rows(log, rows))
         second = copy.deepcopy(self.start)
         optimizer = torch.optim.Adam(second.parameters(), lr=self.learning_rate, fused=True)
         random = generator(Purpose.BOOSTED_SUPPORTS, self.seed)

@@ -9,7 +9,7 @@ from resus.baselines.crowd import Crowd
 from resus.baselines.history_trees import HistoryTrees
 from resus.baselines.method import Method
 from resus.baselines.user_bias import UserBias
-from resus.config.checking import nearest_key
+from resus.checking import nearest_key
 from resus.config.settings import PREDICTOR_NAMES
 from resus.errors import ConfigError
 from resus.paper.rivals.boosted_supports import BoostedSupports
@@ -24,12 +24,16 @@ from resus.paper.rivals.residual import Residual
 
 @dataclass(frozen=True)
 class Entry:
-    """`predictor` is the Ψ that the method stands on; `grid` holds the hyperparameters to search, with their values."""
+    """`predictor` is the Ψ that the method stands on; `grid` holds the hyperparameters to search, with their values.
+
+    `tuned_on_validation`: it learns scales from validation users.
+    """
 
     label: str
     build: Callable[..., Method]
     predictor: str | None = None
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    tuned_on_validation: bool = False
 
 
 def _architectures() -> dict[str, Entry]:
@@ -41,7 +45,9 @@ def _architectures() -> dict[str, Entry]:
         suffix, on = ("", "") if kind == "deepfm" else (f"-{kind}", f" ({name})")
         found[f"resus-nn{suffix}"] = Entry(f"RESUS-NN{on}", partial(Residual, learner="nearest", predictor=kind), kind)
         found[f"resus-rr{suffix}"] = Entry(f"RESUS-RR{on}", partial(Residual, learner="ridge", predictor=kind), kind)
-        found[f"resus-plus{suffix}"] = Entry(f"RESUS+{on}", partial(Residual, learner="plus", predictor=kind), kind)
+        found[f"resus-plus{suffix}"] = Entry(
+            f"RESUS+{on}", partial(Residual, learner="plus", predictor=kind), kind, tuned_on_validation=True
+        )
         if kind != "lightgbm":
             found[f"boosted-{kind}"] = Entry(f"{name} (boosting)", partial(BoostedSupports, predictor=kind), kind)
     return found
@@ -60,7 +66,10 @@ WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {
 def _ablations() -> dict[str, Entry]:
     return {
         f"resus-plus-without-{part}": Entry(
-            f"RESUS+ {words}", partial(Residual, learner="plus", changes=changes), "deepfm"
+            f"RESUS+ {words}",
+            partial(Residual, learner="plus", changes=changes),
+            "deepfm",
+            tuned_on_validation=True,
         )
         for part, (words, changes) in WITHOUT.items()
     }

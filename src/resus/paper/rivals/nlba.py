@@ -42,7 +42,7 @@ class NLBA:
     def fit(self, task: Task) -> History:
         torch.manual_seed(task.config.seed)
         encoder = build_network("deepfm", task.config.encoder, task.log.features)
-        classifier = AdaptedBiases(int(encoder.width), hidden=self.hidden)  # type: ignore[arg-type]
+        classifier = AdaptedBiases(encoder.width, hidden=self.hidden)
         self.network = ClassMeansNetwork(encoder, classifier)
         return self.network.fit(task)
 

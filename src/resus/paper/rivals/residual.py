@@ -3,19 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import torch
-
 from resus.baselines.method import Floats, History, Task
 from resus.baselines.shared_predictor import shared_logits, shared_predictor
 from resus.config.settings import LEARNERS
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
-from resus.evaluation.scoring import score_prefixes
-from resus.model.build import AnyPredictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import logits_of_rows
+from resus.model.personalizer import Personalizer
+from resus.model.predictors.base import Predictor
 from resus.training.run import train
 
 
@@ -42,12 +37,11 @@ class Residual:
             "learner.kind": learner,
             **(changes or {}),
         }
-        self.predictor: AnyPredictor
-        self.model: ResidualModel
+        self.model: Personalizer
 
     def fit(self, task: Task) -> History:
         config = task.config.changed(self.settings)
-        pretrained: AnyPredictor | None = None
+        pretrained: Predictor | None = None
         known: History = []
         if config.predictor.pretrain and config.predictor.kind != "none":
             pretrained, known = shared_predictor(task, config.predictor.kind)
@@ -62,16 +56,11 @@ class Residual:
             basis_from=logits,
             progress=task.progress,
         )
-        self.predictor, self.model = trained.predictor, trained.model
+        self.model = trained.model
         return [*folds, *trained.history]
 
-    @torch.no_grad()
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        features = features_of(log, batch.rows)
-        basis = self.predictor.logits(features)
-        answers: Floats = self.model(batch, features, basis, labels_of(log, batch.rows)).numpy()
-        return answers
+        return self.model.score_batch(log, batch)
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        basis = logits_of_rows(self.predictor, log, ordered.rows)
-        return score_prefixes(self.model, log, ordered, basis, sizes)
+        return self.model.score_prefixes(log, ordered, sizes)

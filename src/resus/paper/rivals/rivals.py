@@ -16,6 +16,10 @@ class Rival:
     entry: Entry
     task: Task
 
+    @property
+    def tuned_on_validation(self) -> bool:
+        return self.entry.tuned_on_validation
+
     def __call__(self, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
         """Fit it, then `score_prefixes`."""
         method = self.entry.build()

@@ -1,22 +1,22 @@
-"""What is known of each item, so that a request names items by id and says the rest once, for all of them.
+"""The catalogue of items: a request names items by id, and the catalogue fills in their other fields.
 
-A catalogue holds item ids, titles, counts and mean labels of the log that it was made from.
+It holds ids, titles, counts and mean labels of the items of one log.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import torch
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from resus.arrays import Array, Integers
 from resus.artifact import FACTS
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
@@ -24,38 +24,49 @@ from resus.episodes.tensors import Features
 from resus.errors import ArtifactError, DataError
 from resus.files import atomic_path, sha256_of
 
-FORMAT = 1
 CATALOGUE = "catalogue.arrow"
-STEADY = 0.9
-CHOICES = 50
+STEADY = 0.9  # share of an item's rows that must hold one value, for the field to be the item's own
+MAX_CHOICES = 50  # values that are listed for a field
 
-Columns = dict[str, npt.NDArray[Any]]
+Columns = dict[str, Array]
+
+
+class CatalogueFacts(BaseModel):
+    """What the file says besides its table. `model` is the SHA-256 of the facts of the model it was made for."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal[1]
+    model: str
+    fields: tuple[str, ...]
+    context: dict[str, tuple[str, ...]]
+    field_of: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Items, the most frequent first, with the ids and weights of the fields that describe an item."""
+    """Items, most frequent first, with the ids and weights of the fields that describe an item."""
 
     items: tuple[str, ...]
     titles: tuple[str | None, ...]
     counts: tuple[int, ...]  # events of training users
-    means: tuple[float | None, ...]  # their mean label; None where no training user met the item
-    fields: tuple[str, ...]  # the item's own, the item id among them
-    context: dict[str, tuple[str, ...]]  # the other fields with their values, the most frequent first
-    field_of: Tensor  # [C], where a column's field stands in `fields`; -1 is a field of the context
+    means: tuple[float | None, ...]  # their mean label; None if no training user met the item
+    fields: tuple[str, ...]  # fields that describe an item, including its id
+    context: dict[str, tuple[str, ...]]  # all other fields with their values, most frequent first
+    field_of: Tensor  # [C], position of a column's field in `fields`; -1 for a field of the context
     ids: Tensor  # [n_items, C]
     weights: Tensor | None  # [n_items, C]
 
     @classmethod
     def of(cls, log: InteractionLog, split: UserSplit) -> "Catalogue":
-        """Every item of the log; counts and labels are of the training users alone."""
+        """Every item of the log. Counts and means are those of the training users."""
         features = log.features
         blocks = {block.field.name: block for block in features.blocks}
         item = blocks.get(features.item)
         if item is None or not item.field.values:
-            raise DataError(f"the log '{log.name}' names no item, so there is nothing to catalogue")
+            raise DataError(f"the log '{log.name}' has no item field, so there is nothing to catalogue")
         items = item.field.values
-        place_of = log.ids[:, item.columns.start].astype(np.int64) - item.first - 1  # -1 is an unknown item
+        place_of = log.ids[:, item.columns.start].astype(np.int64) - item.first - 1  # -1: unknown item
         owners = np.repeat(np.arange(log.n_users), log.lengths)
 
         unknown_ids, unknown_weights = features.encode_rows([{}])
@@ -66,8 +77,10 @@ class Catalogue:
         known = np.flatnonzero(place_of >= 0)
         for name, (_, _, columns) in blocks.items():
             values = _values(log, columns)
-            places, rows, share = _commonest(place_of[known], {key: column[known] for key, column in values.items()})
-            if share < STEADY or (name != features.item and share < _commonest(owners, values)[2]):
+            places, rows, share = _most_frequent(
+                place_of[known], {key: column[known] for key, column in values.items()}
+            )
+            if share < STEADY or (name != features.item and share < _most_frequent(owners, values)[2]):
                 continue
             field_of[columns] = len(fields)
             fields.append(name)
@@ -86,7 +99,7 @@ class Catalogue:
             means=tuple(float(c) / int(n) if n else None for c, n in zip(clicks, counts, strict=True)),
             fields=tuple(fields),
             context={
-                name: block.field.frequent_values(*block.of(log.ids, log.weights), CHOICES)
+                name: block.field.frequent_values(*block.of(log.ids, log.weights), MAX_CHOICES)
                 for name, block in blocks.items()
                 if name not in fields
             },
@@ -97,12 +110,12 @@ class Catalogue:
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """Where each item stands."""
+        """The position of each item."""
         return {item: place for place, item in enumerate(self.items)}
 
     def fill(self, rows: Sequence[Mapping[str, Any]], read: Features, places: Tensor) -> Features:
-        """What was `read` of the rows, and of the fields that they leave out what is known of the items at `places`
-        (-1 is an unknown one)."""
+        """Fill the fields that the rows leave out. `read` holds what the rows say, and `places` the positions of their
+        items (-1: unknown)."""
         left_out = torch.tensor([[*(row.get(name) is None for name in self.fields), False] for row in rows])
         filled = left_out[:, self.field_of] & (places >= 0).unsqueeze(1)
         ids = torch.where(filled, self.ids[places], read.ids)
@@ -112,7 +125,7 @@ class Catalogue:
         return Features(ids, torch.where(filled, self.weights[places], read.weights))
 
     def search(self, text: str, limit: int) -> list[int]:
-        """Places of the items whose id or title holds the text, the most frequent among training users first."""
+        """Positions of the items whose id or title contains the text, most frequent first."""
         wanted = text.casefold()
         found = [
             place
@@ -125,7 +138,7 @@ class Catalogue:
         return replace(self, titles=tuple(titles.get(item) for item in self.items))
 
     def save(self, folder: Path) -> None:
-        """One Arrow file, whole or not at all, for the model in the folder."""
+        """Write one Arrow file, whole or not at all, for the model in the folder."""
         columns = {
             "item": pa.array(self.items, pa.string()),
             "title": pa.array(self.titles, pa.string()),
@@ -135,14 +148,14 @@ class Catalogue:
         }
         if self.weights is not None:
             columns["weights"] = _lists(self.weights)
-        facts = {
-            "format": FORMAT,
-            "model": sha256_of(folder / FACTS),
-            "fields": self.fields,
-            "context": self.context,
-            "field_of": self.field_of.tolist(),
-        }
-        table = pa.table(columns).replace_schema_metadata({"resus": json.dumps(facts)})
+        facts = CatalogueFacts(
+            format=1,
+            model=sha256_of(folder / FACTS),
+            fields=self.fields,
+            context=self.context,
+            field_of=tuple(self.field_of.tolist()),
+        )
+        table = pa.table(columns).replace_schema_metadata({"resus": facts.model_dump_json()})
         with (
             atomic_path(folder / CATALOGUE) as aside,
             pa.OSFile(str(aside), "wb") as sink,
@@ -154,38 +167,32 @@ class Catalogue:
     def load(cls, folder: Path) -> "Catalogue":
         path = folder / CATALOGUE
         if not path.is_file():
-            raise ArtifactError(f"{folder} holds no catalogue (no {CATALOGUE}): make one with 'resus export'")
+            raise ArtifactError(f"{folder} has no catalogue (no {CATALOGUE}): make one with 'resus export'")
         try:
             table = pa.ipc.open_file(path.read_bytes()).read_all()
-            facts = json.loads((table.schema.metadata or {})[b"resus"])
-            check_model(path, facts["model"])
-            return cls._of_table(table, facts)
+            facts = CatalogueFacts.model_validate_json((table.schema.metadata or {})[b"resus"])
+            check_model(path, facts.model)
+            width = len(facts.field_of)
+            return cls(
+                items=tuple(table["item"].to_pylist()),
+                titles=tuple(table["title"].to_pylist()),
+                counts=tuple(table["count"].to_pylist()),
+                means=tuple(table["mean"].to_pylist()),
+                fields=facts.fields,
+                context=facts.context,
+                field_of=torch.tensor(facts.field_of),
+                ids=_matrix(table["ids"], width),
+                weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
+            )
         except (pa.ArrowException, KeyError, ValueError, TypeError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             raise ArtifactError(
-                f"{path} is not a whole catalogue ({reason}): make it again with 'resus export'"
+                f"{path} is not a complete catalogue ({reason}): make it again with 'resus export'"
             ) from None
-
-    @classmethod
-    def _of_table(cls, table: pa.Table, facts: Mapping[str, Any]) -> "Catalogue":
-        if facts["format"] != FORMAT:
-            raise ValueError(f"it is of format {facts['format']}, not {FORMAT}")
-        width = len(facts["field_of"])
-        return cls(
-            items=tuple(table["item"].to_pylist()),
-            titles=tuple(table["title"].to_pylist()),
-            counts=tuple(table["count"].to_pylist()),
-            means=tuple(table["mean"].to_pylist()),
-            fields=tuple(facts["fields"]),
-            context={name: tuple(values) for name, values in facts["context"].items()},
-            field_of=torch.tensor(facts["field_of"]),
-            ids=_matrix(table["ids"], width),
-            weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
-        )
 
 
 def check_model(path: Path, model: Any) -> None:
-    """What was made for one model says nothing about another."""
+    """Refuse a file that was made for another model."""
     if model != sha256_of(path.with_name(FACTS)):
         raise ArtifactError(f"{path} belongs to another model: make it again with 'resus export'")
 
@@ -197,10 +204,8 @@ def _values(log: InteractionLog, block: slice) -> Columns:
     return columns
 
 
-def _commonest(
-    owner: npt.NDArray[np.int64], values: Columns
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], float]:
-    """Of each owner, a row with its most frequent value; and the share of all rows that hold their owner's."""
+def _most_frequent(owner: Integers, values: Columns) -> tuple[Integers, Integers, float]:
+    """The owners, a row of each with its most frequent value, and the share of all rows that hold such a value."""
     row = np.arange(len(owner))
     counted = pl.DataFrame({"owner": owner, "row": row, **values}).group_by("owner", *values)
     best = (

@@ -1,4 +1,4 @@
-"""Ψ and Φ as ONNX files, so that services without Python score the same rows."""
+"""Ψ and Φ as ONNX files, so that other runtimes can score the same rows."""
 
 import contextlib
 import importlib.util
@@ -13,18 +13,14 @@ from torch import Tensor, nn
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
 from resus.errors import ConfigError
-from resus.model.build import AnyPredictor
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.personalizer import Personalizer
 
 PREDICTOR = "predictor.onnx"
-TREES = "predictor.txt"
 ENCODER = "encoder.onnx"
 
 
 class _OfTensors(nn.Module):
-    """A network that takes ids and weights apart, as ONNX does."""
+    """A network that takes ids and weights as two tensors, as ONNX does."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -34,25 +30,25 @@ class _OfTensors(nn.Module):
         return self.network(Features(ids, weights))  # type: ignore[no-any-return]
 
 
-def export_onnx(predictor: AnyPredictor, model: ResidualModel, features: FeatureMap, folder: Path) -> list[str]:
-    """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`); name the files.
+def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> list[str]:
+    """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`).
 
-    LightGBM is exported as its own text file instead; without a predictor there is only Φ.
+    Returns the names of the files. A predictor that is not a network writes its own files, if it has any.
     """
     _require_exporter()
     written = [ENCODER]
     _export(model.encoder, "encoded", features, folder / ENCODER)
-    if isinstance(predictor, NeuralPredictor):
-        _export(predictor, "logits", features, folder / PREDICTOR)
+    if model.predictor.network is not None:
+        _export(model.predictor.network, "logits", features, folder / PREDICTOR)
         written.append(PREDICTOR)
-    elif isinstance(predictor, GradientBoosting):
-        (folder / TREES).write_bytes(predictor.state_dict()["booster"].numpy().tobytes())
-        written.append(TREES)
+    for name, content in model.predictor.files().items():
+        (folder / name).write_bytes(content)
+        written.append(name)
     return written
 
 
 def _export(network: nn.Module, output: str, features: FeatureMap, path: Path) -> None:
-    shape = (2, features.n_columns)  # two rows, because the exporter takes a single one for a constant
+    shape = (2, features.n_columns)  # two rows, because the exporter treats a single row as a constant
     rows = torch.export.Dim("N")
     with _quiet():
         torch.onnx.export(
@@ -76,7 +72,7 @@ def _require_exporter() -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's remarks on torch's own internals."""
+    """Hide the exporter's remarks on torch's internals."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

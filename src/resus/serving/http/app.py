@@ -1,4 +1,4 @@
-"""The service over HTTP: routes, and how a mistake becomes one sentence."""
+"""The service over HTTP: its routes, and how a mistake becomes a message of one sentence."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ import anyio.to_thread
 import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.responses import JSONResponse
 from fastapi.telemetry import TelemetryConfig
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -24,17 +24,12 @@ from resus.errors import ArtifactError, DataError, ResusError
 from resus.evaluation.results import Results
 from resus.files import sha256_of
 from resus.serving.engine import Engine
-from resus.serving.http.guard import (
-    CANDIDATES,
-    EVENTS,
-    EXPLAINED,
-    ID_LENGTH,
-    REQUEST_BYTES,
-    Access,
-    Guard,
-    kind_and_place,
-)
-from resus.serving.http.messages import (
+from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
+from resus.serving.http.metrics import Measured, Metrics
+from resus.serving.http.pages import add_pages
+from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
+from resus.serving.loaded import LoadedModel
+from resus.serving.messages import (
     Bounds,
     CatalogueAnswer,
     Deleted,
@@ -48,24 +43,21 @@ from resus.serving.http.messages import (
     Refusal,
     Reloaded,
     UserAnswer,
+    UserHistory,
 )
-from resus.serving.http.metrics import Measured, Metrics
-from resus.serving.http.reference import reference_page
-from resus.serving.loaded import LoadedModel
 from resus.version import __version__
 
-PAGE = Path(__file__).parent / "page"
-THREADS = 4  # that read and score at a time, and as many that write; further requests wait for one of them
+THREADS = 4  # threads that read and score, and as many that write; further requests wait for a free one
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Refusal, "description": "The body is not JSON."},
     401: {"model": Refusal, "description": "The token is missing or wrong."},
-    403: {"model": Refusal, "description": "Another host or site is asking."},
+    403: {"model": Refusal, "description": "The request comes from another host or site."},
     408: {"model": Refusal, "description": "The body did not arrive."},
     413: {"model": Refusal, "description": "The request is too large."},
-    422: {"model": Refusal, "description": "The request is not what this route takes."},
+    422: {"model": Refusal, "description": "The request is not valid for this route."},
     429: {"model": Refusal, "description": "Too many requests at a time."},
 }
-UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Refusal, "description": "Nothing of that name is here."}}
+UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Refusal, "description": "Not found."}}
 SILENT: TelemetryConfig = {
     "tracing": False,
     "metrics": False,
@@ -79,7 +71,7 @@ Answer = TypeVar("Answer")
 
 
 class Service:
-    """The engine in use, and how another one takes its place."""
+    """Holds the engine in use, and replaces it on a reload."""
 
     def __init__(self, engine: Engine, folder: Path, *, announce: Callable[[], None]) -> None:
         self.engine = engine
@@ -90,22 +82,22 @@ class Service:
         self._writers = anyio.CapacityLimiter(THREADS)
 
     async def write(self, work: Callable[[], Answer]) -> Answer:
-        """In threads apart: what waits for the disk keeps no score waiting."""
+        """Run in separate threads, so that no score waits for the disk."""
         return await anyio.to_thread.run_sync(work, limiter=self._writers)
 
     def reload(self, *, announce: bool) -> LoadedModel:
-        """Load beside the old one, check, swap; the old one stays when the new one is bad. Requests go on meanwhile."""
+        """Load and check the new model, then swap. A bad model leaves the old one in use. Requests go on."""
         with self._reloading:
             old = self.engine
             try:
                 loaded = LoadedModel.load(self._folder)
-                loaded.check_means(old.loaded.meaning)
+                loaded.check_meaning(old.loaded.meaning)
                 if old.loaded.catalogue and not loaded.catalogue:
                     raise ArtifactError(f"{self._folder} has lost its catalogue: export it again")
             except Exception as error:
                 refusal = error if isinstance(error, ResusError) else _not_loaded(self._folder, error)
                 self.metrics.reloads.labels("refused").inc()
-                log.warning("reload refused, %s stays: %s", old.loaded.sha256[:12], refusal)
+                log.warning("reload refused, %s stays in use: %s", old.loaded.sha256[:12], refusal)
                 raise refusal from None
             self.engine = Engine(loaded, old.store, capacity=old.capacity)
             self.metrics.reloads.labels("loaded").inc()
@@ -115,23 +107,23 @@ class Service:
         return loaded
 
     def reload_on_signal(self) -> None:
-        with contextlib.suppress(ResusError):  # logged, and the old model stays
+        with contextlib.suppress(ResusError):  # logged; the old model stays in use
             self.reload(announce=False)
 
     def catch_up(self) -> None:
-        """Another artifact may have come, and its signal gone, while this process was not yet listening."""
-        with contextlib.suppress(OSError):  # nothing there, nothing new
+        """Load an artifact that arrived before this process listened to signals."""
+        with contextlib.suppress(OSError):  # the folder is gone: nothing to load
             if sha256_of(self._folder / FACTS) != self.engine.loaded.sha256:
                 self.reload_on_signal()
 
 
 def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callable[[], None] = lambda: None) -> FastAPI:
-    """The service of an engine. A reload reads the `folder`; `announce` tells other workers of it."""
+    """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
     service = Service(engine, folder, announce=announce)
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        torch.set_num_threads(1)  # two spinning threads on busy cores ruin the tail
+        torch.set_num_threads(1)  # spinning threads on busy cores make the slowest requests much slower
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
@@ -143,26 +135,26 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
     app = FastAPI(
         title="resus",
         version=__version__,
-        summary="Click probabilities that know a user's last event.",
+        summary="Click probabilities that take a user's latest event into account.",
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
         responses=REFUSALS,
-        telemetry=SILENT,  # what users do must not leave the house
+        telemetry=SILENT,  # nothing about users leaves the process
     )
     _add_users(app, service)
     _add_model(app, service)
     _add_operations(app, service)
-    _add_page(app)
+    add_pages(app)
     _add_refusals(app)
     app.add_middleware(Measured, metrics=service.metrics)
     app.add_middleware(Guard, access=access)
-    app.add_middleware(Measured, metrics=service.metrics)  # again, for what the guard refuses
+    app.add_middleware(Measured, metrics=service.metrics)  # again, for requests that the guard refuses
     return app
 
 
 def _add_users(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/events", summary="Take in events, durably")
+    @app.post("/v1/events", summary="Store events durably")
     async def add_events(request: EventsRequest) -> EventsAnswer:
         results = await service.write(lambda: service.engine.observe(request.events))
         for result in results:
@@ -176,14 +168,14 @@ def _add_users(app: FastAPI, service: Service) -> None:
         service.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
         return Response(answer.model_dump_json(exclude_unset=True), media_type="application/json")
 
-    @app.get("/v1/users/{user}", responses=UNKNOWN, summary="What is stored of a user")
+    @app.get("/v1/users/{user}", responses=UNKNOWN, summary="Read what is stored about a user")
     def read_user(user: IdInPath) -> UserAnswer:
         answer = service.engine.user(user)
         if answer is None:
-            raise HTTPException(404, "this user has no events here: check the id")
+            raise HTTPException(404, "this user has no events: check the id")
         return answer
 
-    @app.delete("/v1/users/{user}", summary="Delete all that is stored of a user")
+    @app.delete("/v1/users/{user}", summary="Delete everything that is stored about a user")
     async def delete_user(user: IdInPath) -> Deleted:
         return Deleted(deleted=await service.write(lambda: service.engine.delete(user)))
 
@@ -193,7 +185,7 @@ def _add_users(app: FastAPI, service: Service) -> None:
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/model", summary="The loaded model")
+    @app.get("/v1/model", summary="Describe the loaded model")
     def read_model() -> ModelAnswer:
         engine = service.engine
         loaded, config = engine.loaded, engine.loaded.config
@@ -209,11 +201,11 @@ def _add_model(app: FastAPI, service: Service) -> None:
             stages=config.evaluation.stages,
             bounds=Bounds(
                 request_bytes=REQUEST_BYTES,
-                candidates=CANDIDATES,
-                events=EVENTS,
+                candidates=MAX_CANDIDATES,
+                events=MAX_EVENTS,
                 events_per_user=engine.capacity,
-                explained=EXPLAINED,
-                id_length=ID_LENGTH,
+                explained=MAX_EXPLAINED,
+                id_length=MAX_ID,
             ),
             sha256=loaded.sha256,
             catalogue=loaded.catalogue_size,
@@ -221,8 +213,8 @@ def _add_model(app: FastAPI, service: Service) -> None:
 
     @app.post(
         "/v1/reload",
-        responses={409: {"model": Refusal, "description": "The artifact is bad; the old one stays."}},
-        summary="Load the artifact anew",
+        responses={409: {"model": Refusal, "description": "The artifact is bad; the old model stays in use."}},
+        summary="Load the artifact again",
     )
     async def reload() -> Reloaded:
         try:
@@ -231,54 +223,44 @@ def _add_model(app: FastAPI, service: Service) -> None:
             raise HTTPException(409, str(error)) from None
         return Reloaded(name=loaded.name, sha256=loaded.sha256)
 
-    @app.get("/v1/catalogue", summary="Items by id or title, the most frequent first")
+    @app.get("/v1/catalogue", summary="Find items by id or title, most frequent first")
     def search_catalogue(
-        query: Annotated[str, Query(max_length=ID_LENGTH)] = "", limit: Annotated[int, Query(ge=1, le=CANDIDATES)] = 20
+        query: Annotated[str, Query(max_length=MAX_ID)] = "",
+        limit: Annotated[int, Query(ge=1, le=MAX_CANDIDATES)] = 20,
     ) -> CatalogueAnswer:
         loaded = service.engine.loaded
         return CatalogueAnswer(items=loaded.search(query, limit), size=loaded.catalogue_size)
 
-    @app.get("/v1/strangers/random", responses=UNKNOWN, summary="What a real test user did")
-    def read_stranger() -> dict[str, Any]:
+    @app.get("/v1/test-users/random", responses=UNKNOWN, summary="Read what a random test user did")
+    def read_test_user() -> UserHistory:
         loaded = service.engine.loaded
-        if not loaded.strangers:
-            raise HTTPException(404, "this model came without test users: serve the folder that 'resus export' makes")
-        stranger = random.choice(loaded.strangers)  # noqa: S311  # a visitor's dice, nothing secret
-        return {"events": [{**event, "title": loaded.title_of(event["item"])} for event in stranger["events"]]}
+        if not loaded.histories:
+            raise HTTPException(404, "this model has no test users: serve the folder that 'resus export' writes")
+        history = random.choice(loaded.histories)  # noqa: S311  # not a secret
+        titled = [event.model_copy(update={"title": loaded.title_of(event.item)}) for event in history.events]
+        return UserHistory(events=titled)
 
-    @app.get("/v1/results", responses=UNKNOWN, summary="The evaluation of the loaded model")
+    @app.get("/v1/results", responses=UNKNOWN, summary="Read the evaluation of the loaded model")
     def read_results() -> Results:
         results = service.engine.loaded.results
         if results is None:
-            raise HTTPException(404, "this model has no results yet: make them with 'resus evaluate'")
+            raise HTTPException(404, "this model has no results yet: evaluate it with 'resus evaluate'")
         return results
 
 
 def _add_operations(app: FastAPI, service: Service) -> None:
-    @app.get("/healthz", summary="The process answers")
+    @app.get("/healthz", summary="Check that the process answers")
     async def healthz() -> Health:
         return Health(status="ok")
 
-    @app.get("/readyz", summary="The model and the store answer")
+    @app.get("/readyz", summary="Check that the model and the store answer")
     def readyz() -> Health:
         service.engine.store.version("")
         return Health(status="ok")
 
-    @app.get("/metrics", response_class=Response, summary="Counts for Prometheus")
+    @app.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
     def metrics() -> Response:
         return Response(service.metrics.text(service.engine.store), media_type=CONTENT_TYPE_LATEST)
-
-    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
-    def docs() -> HTMLResponse:
-        return HTMLResponse(reference_page(app.openapi()))
-
-
-def _add_page(app: FastAPI) -> None:
-    """Each file by its own route: nothing outside the page's folder has an address."""
-    addresses = {f"/page/{path.name}": path for path in PAGE.iterdir() if path.is_file()}
-    addresses |= {"/": PAGE / "index.html", "/curves": PAGE / "curves.html"}
-    for address, path in addresses.items():
-        app.add_api_route(address, lambda path=path: FileResponse(path), include_in_schema=False)
 
 
 def _add_refusals(app: FastAPI) -> None:
@@ -295,7 +277,7 @@ def _add_refusals(app: FastAPI) -> None:
     async def not_served(request: Request, error: StarletteHTTPException) -> JSONResponse:
         sentences = {
             400: "the body cannot be read as JSON: it may be nested too deeply",
-            405: f"this address does not take {request.method}: see /docs",
+            405: f"this address does not accept {request.method}: see /docs",
         }
         if error.status_code == 404 and error.detail == "Not Found":
             return _refused(404, "there is nothing at this address: see /docs")
@@ -319,9 +301,9 @@ def _refused(status: int, sentence: str, headers: Any = None) -> JSONResponse:
 
 
 def _sentence(finding: Any) -> str:
-    """What is wrong and where, by the names in the request."""
+    """Where the mistake is, by the names in the request, and what is wrong."""
     path = [*finding["loc"][1:], finding.get("ctx", {}).get("field")]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path if step is not None)
     place = "".join(steps).removeprefix(".")
     message = str(finding["msg"]).removeprefix("Value error, ")
-    return f"{place[:ID_LENGTH] or 'the request'}: {message[:1].lower()}{message[1:]}"
+    return f"{place[:MAX_ID] or 'the request'}: {message[:1].lower()}{message[1:]}"

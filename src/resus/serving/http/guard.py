@@ -1,4 +1,4 @@
-"""What stands between the network and the model: who may ask, how much, and what may get out."""
+"""Between the network and the service: who may ask, how much, and what may get out."""
 
 import asyncio
 import hmac
@@ -14,25 +14,15 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
-from resus.serving.store.protocol import MOST_IN_A_BATCH
 
 REQUEST_BYTES = 1 << 20
-CANDIDATES = 1000  # per request
-EVENTS = MOST_IN_A_BATCH
-EXPLAINED = 100  # answers of one request
-CAPACITY = 200  # events per user
-FEATURES_BYTES = 4096  # of an event's fields, as JSON
-ID_LENGTH = 200
-TEXT_LENGTH = 1000  # of a field's value
-VALUES = 100  # of a field with several
-FIELDS = 200
-IN_FLIGHT = 128  # requests, waiting or in work
+MAX_IN_FLIGHT = 128  # requests at a time, waiting or in progress
 BODY_SECONDS = 30
-TOKEN_LENGTH = 16
+MIN_TOKEN = 16  # characters
 TOKEN_VARIABLE = "RESUS_TOKEN"  # noqa: S105  # the name of a variable
 
 PROBES = ("/healthz", "/readyz")
-PAGES = ("/", "/curves")  # they ask for the token themselves
+PAGES = ("/", "/curves")  # their scripts ask for the token
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 HEADERS = (
     (b"content-security-policy", b"default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"),
@@ -54,7 +44,7 @@ def is_loopback(host: str) -> bool:
 
 
 def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
-    """The token from a file, else from the environment; None where neither has one."""
+    """The token from a file, or else from the environment; None if neither has one."""
     if file is None:
         token, source = environment.get(TOKEN_VARIABLE), TOKEN_VARIABLE
         if token is None:
@@ -66,10 +56,10 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
         except OSError as error:
             raise ConfigError(f"{source}: {(error.strerror or 'unreadable').lower()}; check the path") from None
         except UnicodeDecodeError:
-            raise ConfigError(f"{source} holds more than plain ASCII: write one line of letters and digits") from None
-    if len(token) < TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigError(f"{source} is not plain ASCII: write one line of letters and digits") from None
+    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigError(
-            f"{source} holds no token of at least {TOKEN_LENGTH} printable characters without spaces: "
+            f"{source} must hold a token of at least {MIN_TOKEN} printable characters without spaces: "
             "make one with 'openssl rand -hex 32'"
         )
     return token
@@ -77,7 +67,7 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask. On loopback, names of other hosts are refused, so that no web page can rebind its own name to us."""
+    """Who may ask. On loopback, names of other hosts are refused: a web page could bind its own name to our address."""
 
     host: str
     token: str | None
@@ -93,13 +83,13 @@ class Access:
         return f"<Access on {self.host}, {'with' if self.token else 'without'} token>"
 
     def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
-        """Status and sentence for a request that may not pass."""
+        """Status and message for a request that is refused; None for one that may pass."""
         asked = headers.get(b"host", b"").decode("latin-1")
         if is_loopback(self.host) and _name_in(asked) not in (*LOOPBACK_NAMES, self.host):
-            return 403, "this service answers on its loopback address only: ask for 127.0.0.1 or localhost"
+            return 403, "this service answers only on its loopback address: use 127.0.0.1 or localhost"
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1") not in (f"http://{asked}", f"https://{asked}"):
-            return 403, "a page of another site may not ask this service: call it from its own page or a program"
+            return 403, "pages of other sites may not call this service: use its own page, or a program"
         if self.token is not None and not _is_public(path):
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
@@ -108,7 +98,7 @@ class Access:
 
 
 class Guard:
-    """ASGI middleware. It reads the whole body, up to its bound, before anything else sees the request."""
+    """ASGI middleware. It reads the whole body, up to the limit, before anything else sees the request."""
 
     def __init__(self, app: ASGIApp, *, access: Access, request_bytes: int = REQUEST_BYTES) -> None:
         self._app = app
@@ -120,7 +110,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # an id in a path may hold a slash: the path is matched as it was sent, and each id decoded for itself
+        # an id in a path may contain a slash, so the path is matched as it was sent, and each id is decoded on its own
         scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
         answer = _Answer(send)
         refusal = self._access.refusal(scope["path"], dict(scope["headers"]))
@@ -128,8 +118,8 @@ class Guard:
             await answer.refuse(*refusal)
         elif _is_public(scope["path"]):
             await self._app(scope, receive, answer.send)
-        elif self._in_flight >= IN_FLIGHT:
-            await answer.refuse(429, f"{IN_FLIGHT} requests are in work already: try again in a moment")
+        elif self._in_flight >= MAX_IN_FLIGHT:
+            await answer.refuse(429, f"{MAX_IN_FLIGHT} requests are already in progress: try again in a moment")
         else:
             self._in_flight += 1
             try:
@@ -142,17 +132,19 @@ class Guard:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await self._body(scope, receive)
         except TimeoutError:
-            await answer.refuse(408, f"the request's body did not arrive within {BODY_SECONDS} seconds: send it again")
+            await answer.refuse(
+                408, f"the body of the request did not arrive within {BODY_SECONDS} seconds: send it again"
+            )
             return
         if body is None:
-            await answer.refuse(413, f"the request is larger than {self._request_bytes:,} bytes: send several")
+            await answer.refuse(413, f"the request is larger than {self._request_bytes:,} bytes: split it")
             return
         try:
             await self._app(scope, _replay(body, receive), answer.send)
         except Exception as error:
             log.error(kind_and_place(error))
             if not answer.begun:
-                await answer.refuse(500, "the service failed on this request: look at its log")
+                await answer.refuse(500, "the service failed on this request: see its log")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         declared = dict(scope["headers"]).get(b"content-length", b"0")
@@ -162,7 +154,7 @@ class Guard:
         while True:
             message = await receive()
             if message["type"] != "http.request":
-                return b""  # the client has gone
+                return b""  # the client has disconnected
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > self._request_bytes:
@@ -172,7 +164,7 @@ class Guard:
 
 
 class _Answer:
-    """The way out: every answer carries the security headers."""
+    """Sends an answer; every answer carries the security headers."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -198,7 +190,7 @@ class _Answer:
 
 
 def kind_and_place(error: Exception) -> str:
-    """Of an error that nobody foresaw; its message could tell what a user did."""
+    """Describes an unexpected error without its message, which could reveal what a user did."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
 

@@ -1,4 +1,4 @@
-"""What the service counts, as Prometheus reads it; no user and no event can be told from it."""
+"""Metrics of the service for Prometheus. They reveal no user and no event."""
 
 import os
 import time
@@ -10,32 +10,32 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from resus.serving.store.protocol import EventStore
+from resus.serving.store import EventStore
 
-SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # where workers add up their counts
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # in which all workers count
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
-    """The counts of one service."""
+    """The metrics of one service."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self.latency = Histogram(
             "resus_request_seconds",
-            "Time from a request's arrival to its answer",
+            "Time from the arrival of a request to its answer",
             ["route", "status"],
             buckets=SECONDS,
             registry=self._registry,
         )
-        self.events = Counter("resus_events", "Events taken in", ["status"], registry=self._registry)
+        self.events = Counter("resus_events", "Events received", ["status"], registry=self._registry)
         self.predictions = Counter(
             "resus_predictions", "Predictions, by the cold-start stage of the user", ["stage"], registry=self._registry
         )
         self.reloads = Counter("resus_reloads", "Artifacts loaded or refused", ["outcome"], registry=self._registry)
 
     def text(self, store: EventStore) -> bytes:
-        """Everything counted so far, by all workers, and the sizes of the store."""
+        """The counts of all workers so far, and the size of the store."""
         counts, sizes = self._registry, CollectorRegistry()
         sizes.register(_Sizes(store))
         if os.environ.get(SHARED_FOLDER):
@@ -45,7 +45,7 @@ class Metrics:
 
 
 class _Sizes(Collector):
-    """How much a store holds at the moment of asking."""
+    """The size of a store at the time of the request."""
 
     def __init__(self, store: EventStore) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class _Sizes(Collector):
 
 
 class Measured:
-    """ASGI middleware: the latency of each route, by its pattern and never by its path; of a request, once."""
+    """ASGI middleware: measures each request once, under the pattern of its route and never under its path."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -66,7 +66,7 @@ class Measured:
             await self._app(scope, receive, send)
             return
         start, status = time.perf_counter(), 500
-        state = scope.setdefault("state", {})  # one and the same in every copy of the scope
+        state = scope.setdefault("state", {})  # shared by all copies of the scope
 
         async def watched(message: Message) -> None:
             nonlocal status

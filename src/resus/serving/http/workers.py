@@ -1,4 +1,4 @@
-"""The service as processes: one, or several behind one socket that answer as one."""
+"""The service as one process, or as several workers behind one socket that answer as one."""
 
 import contextlib
 import errno
@@ -19,15 +19,15 @@ from fastapi import FastAPI
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from resus.errors import ConfigError, ResusError
-from resus.serving.http.guard import CAPACITY, Access, kind_and_place
+from resus.serving.http.guard import Access, kind_and_place
 from resus.serving.http.metrics import SHARED_FOLDER
-from resus.serving.store.protocol import open_store
+from resus.serving.store import open_store
 
 if TYPE_CHECKING:
     from resus.serving.loaded import Meaning
 
 DRAIN_SECONDS = 30
-HEALTH_SECONDS = 60  # a busy worker is not a hung one, nor is one that loads torch on a busy machine
+HEALTH_SECONDS = 60  # a worker may be busy for long, or still load torch, without being stuck
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -42,41 +42,41 @@ LOGGING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Worker:
-    """How one process builds its service."""
+    """Builds the service in its own process."""
 
     run: Path
     store: str
     access: Access = field(repr=False)
     meaning: "Meaning"
-    capacity: int = CAPACITY
+    capacity: int
 
     def __call__(self) -> FastAPI:
-        """Called in the process itself, where an error can only be logged."""
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service listens to it
+        """uvicorn calls this in a new process, where an error can only be logged."""
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service handles it
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
         try:
             return self.build(_tell_supervisor)
         except Exception as error:
-            said = error if isinstance(error, ResusError) else kind_and_place(error)
-            logging.getLogger("resus.serving").error("a worker cannot start: %s", said)
+            reason = error if isinstance(error, ResusError) else kind_and_place(error)
+            logging.getLogger("resus.serving").error("a worker cannot start: %s", reason)
             raise SystemExit(1) from None
 
     def build(self, announce: Callable[[], None] = lambda: None) -> FastAPI:
-        # here, and not when a process takes in this module: until it has, its supervisor hears nothing of it
+        # imported here: the supervisor gets no sign of life from a process that still imports this module
         from resus.serving.engine import Engine
         from resus.serving.http.app import build_app
         from resus.serving.loaded import LoadedModel
 
         loaded = LoadedModel.load(self.run)
-        loaded.check_means(self.meaning)  # a worker that replaces another takes in no model that a reload would refuse
+        loaded.check_meaning(self.meaning)  # a worker that replaces another accepts what a reload would accept
         engine = Engine(loaded, open_store(self.store, capacity=self.capacity), capacity=self.capacity)
         return build_app(engine, self.run, self.access, announce=announce)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """A listening socket; port 0 selects a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends at once only where the protocol is named; else an answer in two parts waits 40 ms for the client
+    # asyncio sends at once only if the protocol is named; otherwise an answer in two parts waits 40 ms for the client
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -95,12 +95,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def run_one(worker: Worker, listener: socket.socket) -> None:
-    """Serve in this process until SIGTERM or SIGINT, and then until the last request is answered."""
+    """Serve in this process until SIGTERM or SIGINT, then answer the open requests and end."""
     uvicorn.Server(_settings(worker.build())).run(sockets=[listener])
 
 
 def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
-    """Serve in `count` processes; one that dies is replaced."""
+    """Serve in `count` processes, and replace a process that dies."""
     with contextlib.ExitStack() as stack:
         if not os.environ.get(SHARED_FOLDER):
             os.environ[SHARED_FOLDER] = stack.enter_context(tempfile.TemporaryDirectory(prefix="resus-metrics-"))
@@ -108,7 +108,7 @@ def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
 
 
 class _Supervisor(Multiprocess):
-    """Hands SIGHUP on: each worker loads the artifact beside the old one, where a restart would risk having none."""
+    """Passes SIGHUP on to the workers, which load the new artifact beside the old one. uvicorn would restart them."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
@@ -118,10 +118,10 @@ class _Supervisor(Multiprocess):
         self._untold = list(self.processes)
 
     def keep_subprocess_alive(self) -> None:
-        """Called again and again. A worker hears of the signal once it is ready; one started since needs not."""
+        """uvicorn calls this again and again. A worker gets the signal once it is ready; a newer worker needs none."""
         self._untold = [process for process in self._untold if process in self.processes and not _tell(process)]
         for process in self.processes:
-            process.child_conn.close()  # with our copy of its end open, a worker's death would go unnoticed for long
+            process.child_conn.close()  # while our copy of its end is open, the death of a worker goes unnoticed
         super().keep_subprocess_alive()
 
 
@@ -139,7 +139,7 @@ def _settings(app: Any, **options: Any) -> uvicorn.Config:
 
 
 def _tell(worker: Process) -> bool:
-    """Whether it was ready to hear of a reload."""
+    """Signal a reload to a worker; False if it is not ready yet."""
     if worker.pid is None or not worker.is_ready(timeout=1):
         return False
     os.kill(worker.pid, signal.SIGHUP)
@@ -147,7 +147,7 @@ def _tell(worker: Process) -> bool:
 
 
 def _tell_supervisor() -> None:
-    """Of a reload; the parent of an orphan is somebody else."""
+    """Announce a reload, unless the supervisor has ended: the parent of an orphan is another process."""
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None
     if supervisor.pid == os.getppid():
@@ -155,7 +155,7 @@ def _tell_supervisor() -> None:
 
 
 def _end_with_supervisor() -> None:
-    """A supervisor that was killed leaves no worker behind that holds its port."""
+    """End this worker when its supervisor is killed, so that the port becomes free."""
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None
     supervisor.join()

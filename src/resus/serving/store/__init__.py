@@ -1,0 +1,45 @@
+"""Where events of live users are kept: a SQLite file by default, Redis for several hosts, or a store of your own.
+
+A store is one module with a class that follows `EventStore` and takes `(url, *, capacity)`, and one line in `STORES`.
+"""
+
+import re
+from collections.abc import Callable
+from importlib import import_module
+
+from resus.errors import ConfigError
+from resus.serving.store.protocol import Event, EventStore, Moment, Outcome, UserRecord
+
+__all__ = ["STORES", "Event", "EventStore", "Moment", "Outcome", "UserRecord", "open_store"]
+
+# URL scheme → a class, or "module:class" to import on first use
+STORES: dict[str, str | Callable[..., EventStore]] = {
+    "sqlite": "resus.serving.store.sqlite:SqliteStore",
+    "redis": "resus.serving.store.redis:RedisStore",
+    "rediss": "resus.serving.store.redis:RedisStore",
+    "unix": "resus.serving.store.redis:RedisStore",
+}
+
+
+def open_store(place: str, *, capacity: int) -> EventStore:
+    """Open the store at a URL of one of `STORES`, or the SQLite file at a path."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", place)
+    scheme, rest = (found[1].lower(), place[found.end() :]) if found else ("sqlite", place)
+    if scheme not in STORES or not rest:
+        known = ", ".join(f"{name}:" for name in STORES)
+        raise ConfigError(f"no store at '{scheme}:': give the path of a file, or an address that begins with {known}")
+    return _opener(scheme)(f"{scheme}:{rest}", capacity=capacity)
+
+
+def _opener(scheme: str) -> Callable[..., EventStore]:
+    store = STORES[scheme]
+    if not isinstance(store, str):
+        return store
+    module, _, name = store.partition(":")
+    try:
+        opener: Callable[..., EventStore] = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"a store at '{scheme}:' needs the package {error.name}: pip install 'resus[{error.name}]'"
+        ) from None
+    return opener

@@ -12,12 +12,13 @@ import redis
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from resus.config.checking import on_one_line
+from resus.checking import on_one_line
 from resus.errors import ConfigError, ResusError, StorageError
-from resus.serving.store.protocol import PLACES, Event, Outcome, UserRecord, refuse_too_many
+from resus.serving.store.protocol import Event, Outcome, UserRecord, check_batch
 
 WAIT_SECONDS = 10.0
-REWRITE_SECONDS = 2.0  # for a rewrite of the append-only file to end, so that another may begin
+REWRITE_SECONDS = 2.0  # for a running rewrite of the append-only file to end
+ADDRESSES = "redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:/SOCKET?db=DB"
 USERS = "resus:users"
 DURABLE = {
     "appendonly": "yes",
@@ -25,18 +26,18 @@ DURABLE = {
     "no-appendfsync-on-rewrite": "no",
     "maxmemory-policy": "noeviction",
 }
-OLDEST = 7  # the first that logs one write of a script as it is
+OLDEST = 7  # the first major version that logs the only write of a script as a plain command
 
 log = logging.getLogger("resus.serving")
 
-# One hash, `resus:users`. Of a user: under "e" and the user's id the events, one per line in their order, "time label
-# id features" with tabs between (id is hex and features are JSON, which have neither tab nor line break); under "v" and
-# the id the version. Under "last" the last one given: the next is at least the clock, so that a Redis that lost its
-# latest writes does not give the same one again.
+# Everything is in one hash, `resus:users`. Field "e" + user id holds the user's events in their order, one per line:
+# time, label, id and features, separated by tabs. The id is hex and the features are JSON, so neither holds a tab or a
+# line break. Field "v" + user id holds the user's version, and field "last" the last version given. The next version is
+# at least the clock, so that a Redis that lost its latest writes does not repeat one.
 #
-# Every script ends in one write command. Redis from 7.0 on logs that as it is, so a kill leaves it whole or not at all.
-# Several, or one in an older Redis, are logged as a transaction, and a Redis that finds half of one at its start may
-# lose what it writes after it (seen in 7.0.15).
+# Every script ends in one write command. Redis 7.0 and later log it as it is, so a kill leaves it whole or not at all.
+# Redis logs several writes, and any write of a script before 7.0, as a transaction. If it finds half a transaction at
+# its start, it may lose what it writes afterwards (seen in 7.0.15).
 COMMON = """
 local function next_version()
   local now = redis.call('TIME')
@@ -64,7 +65,7 @@ end
 ADD = (
     COMMON
     + """
--- By time and then by id; `<` of two strings would follow the locale of the server.
+-- The order of `Moment`. `<` on strings would depend on the locale of the server.
 local function is_before(one, other)
   local time, other_time = tonumber(one.time), tonumber(other.time)
   if time ~= other_time then return time < other_time end
@@ -137,11 +138,11 @@ return 0
 
 
 class RedisStore:
-    """One script per change, which Redis runs alone. An event writes its user's events anew: they are bounded.
+    """Each change is one script, which Redis runs alone. Adding an event rewrites its user's events, which are bounded.
 
-    What was deleted leaves Redis's data at once, and its append-only file when the rewrite ends that is then asked for.
-    Where Redis does not take that up, a warning says so and the next deletion asks again. Snapshots, replicas and
-    backups are not ours.
+    Deleted events leave Redis's data at once. They leave the append-only file when its next rewrite ends, which each
+    deletion requests. If Redis refuses, a warning says so, and the next deletion asks again. Snapshots, replicas and
+    backups are not touched.
     """
 
     def __init__(self, url: str, *, capacity: int) -> None:
@@ -161,10 +162,10 @@ class RedisStore:
             raise
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
-        refuse_too_many(batch)
+        check_batch(batch)
         values: list[str | int] = [self._capacity]
         for user, event in batch:
-            # adding 0.0 makes one number of the two zeros
+            # adding 0.0 turns -0.0 into 0.0
             time, label = repr(float(event.time)), repr(float(event.label) + 0.0)
             values += [user, time, label, _hex(event.id), event.features_as_json()]
         with self._in_one_sentence():
@@ -200,7 +201,7 @@ class RedisStore:
         self._client.close()
 
     def _demand_durability(self) -> None:
-        """Acknowledged means on disk; a Redis set otherwise, or that does not tell, is taken only by `?durable=no`."""
+        """Refuse a Redis that may lose acknowledged events, or hides its settings, unless the URL has `?durable=no`."""
         version = self._version()
         found: dict[str, str] = {}
         with contextlib.suppress(redis.ResponseError):
@@ -208,7 +209,7 @@ class RedisStore:
                 found |= self._client.config_get(setting)
         wrong = [f"{setting} {value}" for setting, value in DURABLE.items() if found.get(setting) != value]
         if version is None or int(version.partition(".")[0]) < OLDEST:
-            remedy = f"take {OLDEST}.0 or later instead of version {version or 'unknown'}"
+            remedy = f"use version {OLDEST}.0 or later instead of {version or 'an unknown one'}"
         elif wrong:
             remedy = f"set {', '.join(wrong)} there"
         else:
@@ -223,17 +224,17 @@ class RedisStore:
         return None
 
     def _rewrite_log(self, deleted: bool) -> None:
-        """A rewrite that ran already does not count, and until it ends Redis takes no other."""
+        """Request a rewrite that begins after the deletion; Redis runs one at a time."""
         if not (deleted or self._unwritten):
             return
-        self._unwritten = False  # before we ask: another thread may fail meanwhile
+        self._unwritten = False  # before the request: another thread may fail meanwhile
         try:
-            if self._client.info("persistence")["aof_enabled"]:  # else Redis would begin to write one
+            if self._client.info("persistence")["aof_enabled"]:  # otherwise Redis would start such a file
                 self._ask_for_rewrite()
         except redis.RedisError as error:
             self._unwritten = True
             log.warning(
-                "Redis at %s keeps what was deleted in its append-only file until it next rewrites that (%s)",
+                "Redis at %s keeps deleted events in its append-only file until its next rewrite (%s)",
                 self._place,
                 _reason(error),
             )
@@ -255,11 +256,11 @@ class RedisStore:
             yield
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise StorageError(
-                f"Redis at {self._place} cannot be reached ({_reason(error)}): start it or correct the address"
+                f"cannot reach Redis at {self._place} ({_reason(error)}): start it, or correct the address"
             ) from error
         except redis.RedisError as error:
             raise StorageError(
-                f"Redis at {self._place} refuses ({_reason(error)}): see to its memory, disk and access rules"
+                f"Redis at {self._place} refused ({_reason(error)}): check its memory, disk and access rules"
             ) from error
 
 
@@ -269,12 +270,12 @@ def _event(line: bytes) -> Event:
 
 
 def _hex(event_id: str) -> str:
-    """In the order of the ids themselves."""
+    """Sorts as the ids do."""
     return event_id.encode().hex()
 
 
 def _client_of(url: str) -> tuple[Any, str, bool]:
-    """A client (Any: its types mix waiting and awaiting), its address without the password, and `durable`."""
+    """A client, its address without the password, and `durable`. The client is Any: its types mix sync and async."""
     try:
         parts = urlsplit(url)
         options = {name: values[-1] for name, values in parse_qs(parts.query, strict_parsing=bool(parts.query)).items()}
@@ -285,7 +286,7 @@ def _client_of(url: str) -> tuple[Any, str, bool]:
         if options or (local and not parts.path):
             raise ValueError(url)
     except (KeyError, ValueError):
-        raise ConfigError(f"the store's address is not one of {PLACES}, with ?durable=no or without") from None
+        raise ConfigError(f"wrong address of a Redis store: use {ADDRESSES}; ?durable=no is optional") from None
     client = redis.Redis(
         host=host,
         port=port,
@@ -296,7 +297,7 @@ def _client_of(url: str) -> tuple[Any, str, bool]:
         ssl=parts.scheme == "rediss",
         socket_timeout=WAIT_SECONDS,
         socket_connect_timeout=WAIT_SECONDS,
-        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),  # every call may be repeated
+        retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),  # every call may be repeated safely
     )
     return client, f"unix:{parts.path}?db={db}" if local else f"{parts.scheme}://{host}:{port}/{db}", durable
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
-from resus.serving.store.protocol import Event, Outcome, UserRecord, refuse_too_many
+from resus.serving.store.protocol import Event, Moment, Outcome, UserRecord, check_batch
 
-WAIT_SECONDS = 30  # for other processes
-WIPE_SECONDS = 2  # for them to let a wipe pass; those that write wait as long
-APPLICATION = 0x72657375  # marks a file as ours
+WAIT_SECONDS = 30  # for other processes that use the file
+WIPE_SECONDS = 2  # for other processes to let a wipe start; writers wait as long
+APPLICATION = 0x72657375  # marks a file as a store of resus
 FORMAT = 1
 SCHEMA = (
     "CREATE TABLE users (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, version INTEGER NOT NULL) STRICT",
@@ -24,7 +24,7 @@ SCHEMA = (
         user INTEGER NOT NULL, time REAL NOT NULL, id TEXT NOT NULL, label REAL NOT NULL, features TEXT NOT NULL,
         PRIMARY KEY (user, time, id), UNIQUE (user, id)
     ) STRICT, WITHOUT ROWID""",
-    # `version` is the last one given, `unwiped` that at a deletion whose bytes may still be in the files, else 0
+    # `version` is the last one given; `unwiped` is that of a deletion whose bytes may still be in the files, else 0
     "CREATE TABLE latest (version INTEGER NOT NULL, unwiped INTEGER NOT NULL) STRICT",
     "INSERT INTO latest VALUES (0, 0)",
     f"PRAGMA application_id = {APPLICATION}",
@@ -40,30 +40,31 @@ log = logging.getLogger("resus.serving")
 
 
 class SqliteStore:
-    """Write-ahead log with a full sync per transaction; one connection writes and one reads, so that no reader waits
-    for the disk.
+    """Uses a write-ahead log with a full sync per transaction. One connection writes and one reads, so that no reader
+    waits for the disk.
 
-    `delete` writes the whole file anew, so that no byte of the user stays, nor of an event forgotten before. Where
-    other processes hold that up for `WIPE_SECONDS`, a warning says so and the next `delete` or opening does it.
+    `delete` rewrites the whole file, so that no byte of the user stays, nor of events forgotten before. If other
+    processes block the rewrite for `WIPE_SECONDS`, a warning says so, and the next `delete` or opening does it.
     """
 
-    def __init__(self, path: Path, *, capacity: int) -> None:
+    def __init__(self, url: str, *, capacity: int) -> None:
         assert capacity > 0
-        self._path = path.absolute()  # a name such as ':memory:' is a file like any other
+        path = Path(url.removeprefix("sqlite:"))
+        self._path = path.absolute()  # so that ':memory:' is a file like any other
         self._capacity = capacity
         self._writing, self._reading, self._wiping = (threading.Lock() for _ in range(3))
         lock = self._path.with_name(f".{self._path.name}.lock")
         with locked(lock), self._in_one_sentence(), contextlib.ExitStack() as opened:
             with storage_errors(path):
-                self._path.touch(mode=0o600)  # what users did is nobody else's business
+                self._path.touch(mode=0o600)  # only the owner reads what users did
             self._writer = opened.enter_context(contextlib.closing(self._connection(WAIT_SECONDS)))
             self._reader = opened.enter_context(contextlib.closing(self._connection(WAIT_SECONDS)))
             _prepare(self._writer, path)
-            self._wipe()  # what another process forgot, or was killed in deleting
+            self._wipe()  # after events were forgotten, or a process was killed during a deletion
             self._opened = opened.pop_all()
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
-        refuse_too_many(batch)
+        check_batch(batch)
         rows = [(user, event, event.features_as_json()) for user, event in batch]
         with self._transaction():
             return [self._add(user, event, features) for user, event, features in rows]
@@ -126,14 +127,15 @@ class SqliteStore:
             run("UPDATE events SET label = ? WHERE user = ? AND id = ?", (event.label, number, event.id))
             run("UPDATE users SET version = ? WHERE number = ?", (self._next_version(), number))
             return "corrected"
-        in_the_way = run(  # the oldest of a full user
+        full = run(
             "SELECT time, id FROM events WHERE user = ? ORDER BY time DESC, id DESC LIMIT 1 OFFSET ?",
             (number, self._capacity - 1),
         ).fetchall()
-        if in_the_way:
-            if (event.time, event.id) < in_the_way[0]:
+        if full:
+            oldest = Moment(*full[0])
+            if event.moment < oldest:
                 return "too old"
-            run("DELETE FROM events WHERE user = ? AND (time, id) <= (?, ?)", (number, *in_the_way[0]))
+            run("DELETE FROM events WHERE user = ? AND (time, id) <= (?, ?)", (number, *oldest))
         version = self._next_version()
         if number is None:
             number = run("INSERT INTO users (id, version) VALUES (?, ?)", (user, version)).lastrowid
@@ -154,12 +156,12 @@ class SqliteStore:
         return int(self._writer.execute("SELECT version FROM latest").fetchall()[0][0])
 
     def _wipe(self) -> None:
-        """By a connection of its own, so that our threads wait no longer than other processes."""
+        """Uses its own connection, so that threads of this process wait no longer than other processes."""
         with self._wiping, self._in_one_sentence(), contextlib.closing(self._connection(WIPE_SECONDS)) as connection:
             if not _wiped(connection):
                 log.warning(
-                    "%s still holds bytes of what was deleted, as another process uses it: "
-                    "the next deletion of a user or opening of the store wipes them",
+                    "%s still holds bytes of deleted events, because another process uses it: "
+                    "the next deletion of a user or the next opening of the store wipes them",
                     self._path,
                 )
 
@@ -181,12 +183,12 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            advice = ADVICE.get(_code(error), "see to its space and permissions or choose another place")
+            advice = ADVICE.get(_code(error), "check its disk space and permissions, or choose another place")
             raise StorageError(f"cannot use the store {self._path}: {error}; {advice}") from error
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """A new file gets its tables; another program's is left as it is."""
+    """Create the tables in a new file; refuse the file of another program and leave it as it is."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0]
     marks = [connection.execute(f"PRAGMA {mark}").fetchall()[0][0] for mark in ("application_id", "user_version")]
     if tables and marks != [APPLICATION, FORMAT]:
@@ -201,13 +203,16 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _wiped(connection: sqlite3.Connection) -> bool:
-    """Deleted bytes leave the files; False where others held that up. Zeroing deleted rows is not enough: a B-tree that
-    moved a row to another page leaves a copy behind, so the file is written anew."""
+    """Remove deleted bytes from the files; False if other processes block it.
+
+    Zeroing deleted rows is not enough: a B-tree that moved a row to another page leaves a copy behind, so the whole
+    file is rewritten.
+    """
     (unwiped,) = connection.execute("SELECT unwiped FROM latest").fetchall()[0]
     if not unwiped:
         return True
     try:
-        if not _log_emptied(connection):  # a reader of the old log would make it grow by the whole file
+        if not _log_emptied(connection):  # with a reader of the old log, the log would grow by the whole file
             return False
         connection.execute("VACUUM")
         if not _log_emptied(connection):
@@ -221,7 +226,7 @@ def _wiped(connection: sqlite3.Connection) -> bool:
 
 
 def _log_emptied(connection: sqlite3.Connection) -> bool:
-    """SQLite waits for others that read, but not for one that is at the same."""
+    """SQLite waits for readers, but not for another process that empties the log."""
     deadline = time.monotonic() + WIPE_SECONDS
     while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]:
         if time.monotonic() > deadline:
@@ -231,5 +236,5 @@ def _log_emptied(connection: sqlite3.Connection) -> bool:
 
 
 def _code(error: sqlite3.Error) -> int:
-    """The primary one of an extended code."""
+    """The primary code of an extended result code."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

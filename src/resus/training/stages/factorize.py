@@ -19,8 +19,8 @@ from resus.data.log.user_fields import user_fields
 from resus.episodes.tensors import Features, Rows, features_of, labels_of
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.learners.plus.factors import FactorEncoder
-from resus.model.learners.plus.posterior import PosteriorLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.personalizer import Personalizer
 from resus.randomness import Purpose, generator
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
@@ -36,7 +36,7 @@ START_OF_REPEAT = 1.0
 
 
 def factorize(
-    model: ResidualModel,
+    model: Personalizer,
     basis: npt.NDArray[np.float32],
     log: InteractionLog,
     users: npt.NDArray[np.int64],
@@ -83,7 +83,7 @@ def factorize(
 class _Together(nn.Module):
     """The model, and a bias and a taste for each training user."""
 
-    def __init__(self, model: ResidualModel, n_users: int) -> None:
+    def __init__(self, model: Personalizer, n_users: int) -> None:
         super().__init__()
         assert isinstance(model.encoder, FactorEncoder)
         self.model = model
@@ -116,7 +116,7 @@ class _Together(nn.Module):
         ground = 1e-6 * taste.diagonal().mean() * torch.eye(len(taste), dtype=taste.dtype)
         self.encoder.spread.copy_(torch.linalg.cholesky(taste + ground))
         learner = self.model.learner
-        assert isinstance(learner, PosteriorLearner)
+        assert isinstance(learner, PlusLearner)
         bias = max(float(moments[0, 0]), 1e-6)
         learner.start_from(bias=START["bias"] * bias, taste=START["taste"], repeat=START_OF_REPEAT)
 

@@ -10,8 +10,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import features_of, labels_of
-from resus.model.personalizer import ResidualModel
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.personalizer import Personalizer
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
 from resus.training.rowwise_adam import adam_of
@@ -19,8 +18,8 @@ from resus.training.shares import no_loss, own_episodes
 
 
 def metatrain(
-    model: ResidualModel,
-    basis: npt.NDArray[np.float32] | NeuralPredictor,
+    model: Personalizer,
+    basis: npt.NDArray[np.float32] | None,
     log: InteractionLog,
     sampler: EpisodeSampler,
     schedule: Schedule,
@@ -31,18 +30,23 @@ def metatrain(
 ) -> StageState:
     """Minimise the cross-entropy over all queries, which weighs a user by |Q_u|.
 
-    `basis` is either Ψ's logits of every row of the log, computed once, or a Ψ to be trained jointly.
+    `basis` is Ψ's logits of every row of the log, computed once; without it Ψ is trained jointly.
     """
     trained: nn.Module = model
-    if isinstance(basis, NeuralPredictor):
-        trained = nn.ModuleDict({"model": model, "predictor": basis})
+    network = model.predictor.network
+    if basis is None:
+        assert network is not None, "only a network can be trained jointly"
+        trained = nn.ModuleDict({"model": model, "predictor": network})
 
     def loss(whole: EpisodeBatch) -> Tensor:
         batch = own_episodes(schedule.crew, log, whole)
         if not batch.n_queries:
             return no_loss()
         features, labels = features_of(log, batch.rows), labels_of(log, batch.rows)
-        own = basis(features) if isinstance(basis, NeuralPredictor) else torch.from_numpy(basis[batch.rows])
+        if basis is not None:
+            own = torch.from_numpy(basis[batch.rows])
+        elif network is not None:
+            own = network(features)
         logits = model(batch, features, own, labels)
         mean = functional.binary_cross_entropy_with_logits(logits, labels.index_select(0, batch.query))
         return mean if batch is whole else mean * (batch.n_queries / whole.n_queries)

@@ -9,8 +9,8 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.sampling import Epoch
 from resus.episodes.tensors import features_of, labels_of
-from resus.model.learners.plus.posterior import PosteriorLearner
-from resus.model.personalizer import ResidualModel
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.personalizer import Personalizer
 from resus.randomness import Purpose, generator
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage
@@ -23,7 +23,7 @@ LEARNING_RATE = 5e-3
 
 
 def refine(
-    model: ResidualModel,
+    model: Personalizer,
     basis: npt.NDArray[np.float32],
     log: InteractionLog,
     users: npt.NDArray[np.int64],
@@ -33,7 +33,7 @@ def refine(
 ) -> StageState:
     """Go on with factors that `factorize` began, under the prior as it is; `basis` is Ψ of every row."""
     learner = model.learner
-    assert isinstance(learner, PosteriorLearner)
+    assert isinstance(learner, PlusLearner)
 
     def batches(number: int) -> Epoch:
         return _some_of_everyone(log, users, generator(Purpose.EVIDENCE_BATCHES, seed, number))

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 
 LARGEST_ID = 1 << 24  # up to here a float32 tells ids apart
 UNKNOWN = -1.0  # two items never seen have one id, and are not the same item
 
 
-class FactorEncoder(nn.Module):
+class FactorEncoder(Encoder):
     """Rows → `[N, 1 + E]`: the item's id, then φ(x), scaled so that the users' tastes have unit covariance.
 
     `item` is the item's field, `unknown_item` its id of a value never seen. `kept` says which fields are the row's

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.model.learners.residuals import residuals_of
+from resus.model.learners.base import Learner, residuals_of
+from resus.model.learners.ridge.live import LiveRidge
 
 
-class RidgeLearner(nn.Module):
+class RidgeLearner(Learner):
     """w_u = Φᵀ(ΦΦᵀ + λI)⁻¹Δy and Δŷ = Φ(x)·w_u; λ is learned and stays positive through a softplus.
 
     `bias` adds a constant-1 feature, which is the constant 1 added to every inner product.
@@ -26,15 +27,14 @@ class RidgeLearner(nn.Module):
     def ridge(self) -> Tensor:
         return functional.softplus(self.raw_ridge)
 
-    @staticmethod
-    def outcomes(labels: Tensor, basis: Tensor) -> Tensor:
+    def outcomes(self, labels: Tensor, basis: Tensor) -> Tensor:
         return residuals_of(labels, basis)
 
-    def forward(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+    def forward(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
         support = support * mask.unsqueeze(-1)
         if support.shape[1] > support.shape[2] + 1:
-            return self._primal(support, mask, residuals, query, query_user)
-        targets = (residuals * mask).unsqueeze(-1).double()
+            return self._primal(support, mask, outcomes, query, query_user)
+        targets = (outcomes * mask).unsqueeze(-1).double()
         dual = torch.cholesky_solve(targets, self._factor(support, mask)).to(support.dtype)  # [U, S, 1]
         primal = (support * dual).sum(dim=1)  # w_u, [U, K]
         answer = (query * primal.index_select(0, query_user)).sum(dim=-1)
@@ -42,7 +42,7 @@ class RidgeLearner(nn.Module):
             answer = answer + self.constant * dual.sum(dim=(1, 2)).index_select(0, query_user)
         return answer
 
-    def _primal(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
+    def _primal(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
         """The same as w_u = (ΦᵀΦ + λI)⁻¹ΦᵀΔy, a K × K system however long the support is."""
         if self.constant:
             support = torch.cat([support, mask.unsqueeze(-1).to(support.dtype)], dim=2)
@@ -50,17 +50,17 @@ class RidgeLearner(nn.Module):
         gram = (support.transpose(1, 2) @ support).double()
         system = gram + self.ridge.double() * torch.eye(gram.shape[1], dtype=torch.float64)
         factor, failed = torch.linalg.cholesky_ex(system)
-        targets = (support.transpose(1, 2) @ (residuals * mask).unsqueeze(-1)).double()
+        targets = (support.transpose(1, 2) @ (outcomes * mask).unsqueeze(-1)).double()
         weights = torch.cholesky_solve(targets, factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan))
         return (query * weights.squeeze(2).to(query.dtype).index_select(0, query_user)).sum(dim=-1)
 
-    def prefixes(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
+    def prefixes(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
         """With LLᵀ = ΦΦᵀ + λI, c = L⁻¹Δy and Z = L⁻¹Φ(x_S)Φ(x_q): the answer for size k is Σ_{i≤k} Z_i c_i."""
         support = support * mask.unsqueeze(-1)
         factor = self._factor(support, mask)
         inner = support @ query.transpose(1, 2) + self.constant * mask.unsqueeze(-1)  # [U, S, P]
         whitened = torch.linalg.solve_triangular(factor, inner.double(), upper=False)
-        targets = (residuals * mask).unsqueeze(-1).double()
+        targets = (outcomes * mask).unsqueeze(-1).double()
         coefficients = torch.linalg.solve_triangular(factor, targets, upper=False)
         answers: Tensor = (
             (whitened * coefficients).cumsum(dim=1).index_select(1, torch.tensor(sizes, dtype=torch.int64) - 1)
@@ -75,3 +75,6 @@ class RidgeLearner(nn.Module):
         factor: Tensor
         factor, failed = torch.linalg.cholesky_ex(gram + torch.diag_embed(diagonal))
         return factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan)
+
+    def live_state(self, width: int) -> LiveRidge:
+        return LiveRidge(constant=self.constant, ridge=float(self.ridge.detach()), width=width)

@@ -3,22 +3,21 @@
 import torch
 from torch import Tensor
 
-from resus.model.learners.answer import Answer
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.base import Answer, LiveState
 
-CHANGES = 256  # rank-one updates after which the primal form is built anew, so that rounding does not add up
+CHANGES = 256  # rank-one updates after which the primal form is rebuilt, so that rounding errors do not add up
 
 
-class LiveRidge:
+class LiveRidge(LiveState):
     """Both forms give the same numbers; an event costs O(k² + kK) in the dual form and O(K²) in the primal one."""
 
-    def __init__(self, learner: RidgeLearner, width: int) -> None:
-        self._learner, self._width = learner, width
+    def __init__(self, *, constant: float, ridge: float, width: int) -> None:
+        self._constant, self._ridge, self._width = constant, ridge, width
         self._form: _Dual | _Primal = self._form_for(0)
 
     def _form_for(self, events: int) -> "_Dual | _Primal":
         form = _Primal if events > self._width + 1 else _Dual
-        return form(self._learner.constant, float(self._learner.ridge.detach()), self._width)
+        return form(self._constant, self._ridge, self._width)
 
     def __len__(self) -> int:
         return len(self._form)
@@ -27,16 +26,15 @@ class LiveRidge:
         self._form = self._form_for(len(outcomes))
         self._form.fill(encoded, outcomes)
 
-    def append(self, encoded: Tensor, outcome: Tensor) -> None:
-        if isinstance(self._form, _Dual) and len(self) == self._width + 1:
+    def insert(self, place: int, encoded: Tensor, outcome: Tensor) -> None:
+        last = len(self)
+        if isinstance(self._form, _Dual) and last == self._width + 1:
             known, outcomes = self._form.events
             self.fill(torch.cat([known, encoded.unsqueeze(0)]), torch.cat([outcomes, outcome.double().view(1)]))
         else:
             self._form.append(encoded, outcome)
-
-    def insert(self, place: int, encoded: Tensor, outcome: Tensor) -> None:
-        self.append(encoded, outcome)
-        self._form.move_last_to(place)
+        if place < last:
+            self._form.move_last_to(place)
 
     def correct(self, place: int, outcome: Tensor) -> None:
         self._form.correct(place, outcome)
@@ -45,7 +43,7 @@ class LiveRidge:
         self._form.remove(place)
 
     def answer(self, encoded: Tensor) -> Answer:
-        return self._form.answer(encoded)
+        return self._form.answer(encoded) if len(self) else Answer.without_events(len(encoded))
 
 
 class _Dual:
@@ -104,7 +102,7 @@ class _Dual:
         return Answer(parts.sum(dim=1).float(), parts.float(), variance.sqrt().float())
 
     def _keep(self, order: list[int]) -> None:
-        """Other events or another order need another factor: k³ / 3 operations, from the inner products at hand."""
+        """Other events or another order need a new factor: k³ / 3 operations on the known inner products."""
         places = torch.tensor(order, dtype=torch.int64)
         self._encoded, self._residuals = self._encoded[places], self._residuals[places]
         self._gram = self._gram[places][:, places]
@@ -113,7 +111,7 @@ class _Dual:
 
 
 class _Primal:
-    """P = (ΦᵀΦ + λI)⁻¹ and w = PΦᵀΔy, in float64; the events are kept to name what each of them did."""
+    """P = (ΦᵀΦ + λI)⁻¹ and w = PΦᵀΔy, in float64; the events are kept to say what each of them did."""
 
     def __init__(self, constant: float, ridge: float, width: int) -> None:
         self._constant, self._ridge = constant, ridge
@@ -137,7 +135,7 @@ class _Primal:
         self._change(row.squeeze(0), self._residuals[-1], sign=1.0)
 
     def move_last_to(self, place: int) -> None:
-        """The order of events changes nothing but how they are listed."""
+        """Only the order in which events are listed changes."""
         last = len(self) - 1
         order = torch.tensor([*range(place), last, *range(place, last)])
         self._rows, self._residuals = self._rows[order], self._residuals[order]
@@ -162,7 +160,7 @@ class _Primal:
         return Answer((rows @ self._weights).float(), parts.float(), variance.sqrt().float())
 
     def _change(self, row: Tensor, residual: Tensor, *, sign: float) -> None:
-        """One event more or less, by Sherman and Morrison."""
+        """Add or remove one event, by Sherman and Morrison."""
         self._changes += 1
         moved = self._inverse @ row
         pivot = 1 + sign * float(row @ moved)

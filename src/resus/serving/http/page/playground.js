@@ -19,7 +19,7 @@ let candidates = [];
 let context = {};
 let events = []; // what the visitor did, the oldest first: {item, label}
 let past = []; // earlier values of `events`, for undo
-let stranger = null; // the replayed test user: {known, next: item → label, rows: item → candidate, shown}
+let testUser = null; // the replayed test user: {known, next: item → label, rows: item → candidate, shown}
 let player = null;
 
 async function start() {
@@ -43,7 +43,7 @@ function replayOnly() {
     "so you can replay real test users, whose scores are known.";
   showMode();
   at("play").hidden = false;
-  attempt(at("stranger-problem"), meetStranger);
+  attempt(at("test-user-problem"), drawTestUser);
 }
 
 function remember(items) {
@@ -88,8 +88,8 @@ function update() {
 
 const refresh = latest(async (signal) => {
   at("ranking").setAttribute("aria-busy", "true");
-  const asked = stranger ? strangersQuestion() : visitorsQuestion();
-  const truths = stranger?.next;
+  const asked = testUser ? testUsersQuestion() : visitorsQuestion();
+  const truths = testUser?.next;
   try {
     showRanking(asked, await ask("/v1/predict", { body: { ...asked, explain: true }, signal }), truths);
   } finally {
@@ -101,8 +101,8 @@ function visitorsQuestion() {
   return { events: inline(events.map((event) => ({ ...event, context }))), context, items: candidates };
 }
 
-function strangersQuestion() {
-  const { known, shown, rows } = stranger;
+function testUsersQuestion() {
+  const { known, shown, rows } = testUser;
   return { events: inline(known.slice(0, shown)), candidates: [...rows.values()] };
 }
 
@@ -229,9 +229,9 @@ function pressFound(row) {
   press(dislike, label === 0, `Dislike ${titles.get(item)}`);
 }
 
-async function meetStranger() {
+async function drawTestUser() {
   pause();
-  const met = (await ask("/v1/strangers/random")).events;
+  const met = (await ask("/v1/test-users/random")).events;
   remember(met);
   const held = Math.min(CANDIDATES, Math.floor(met.length / 2));
   const known = met.slice(0, Math.min(REPLAYED, met.length - held));
@@ -239,9 +239,9 @@ async function meetStranger() {
   const next = new Map();
   for (const { item, label } of following) next.set(item, Math.max(label, next.get(item) ?? 0));
   const rows = new Map(following.map(({ item, context: met }) => [item, { ...met, [model.item]: item }]));
-  stranger = { known, next, rows, shown: 0 };
+  testUser = { known, next, rows, shown: 0 };
   at("shown").max = known.length;
-  at("stranger-context").replaceChildren(
+  at("test-user-context").replaceChildren(
     ...Object.keys(following[0].context).map((name) =>
       element("div", {}, element("dt", {}, name), element("dd", {}, valueIn(following, name))),
     ),
@@ -258,22 +258,22 @@ function valueIn(done, name) {
 }
 
 function showMode() {
-  const visiting = stranger === null && !model.score;
+  const visiting = testUser === null && !model.score;
   at("visitor").hidden = !visiting;
-  at("stranger").hidden = at("step").hidden = stranger === null;
+  at("test-user").hidden = at("step").hidden = testUser === null;
   at("leave").hidden = visiting || model.score !== null;
-  at("stranger-idea").hidden = stranger !== null;
+  at("test-user-idea").hidden = testUser !== null;
   at("draw-items").hidden = !visiting || pool.length <= CANDIDATES;
-  at("draw-stranger").textContent = stranger ? "Another test user" : "Start from a random test user";
-  at("ranking-title").textContent = stranger ? "Ranking of what they met next" : "Ranking";
+  at("draw-test-user").textContent = testUser ? "Another test user" : "Start from a random test user";
+  at("ranking-title").textContent = testUser ? "Ranking of what they met next" : "Ranking";
 }
 
 function showShown(shown) {
-  stranger.shown = shown;
+  testUser.shown = shown;
   at("shown").value = shown;
-  at("shown-count").textContent = `${shown} of ${stranger.known.length}`;
+  at("shown-count").textContent = `${shown} of ${testUser.known.length}`;
   at("replayed").replaceChildren(
-    ...stranger.known.slice(0, shown).toReversed().map(({ item, label }) =>
+    ...testUser.known.slice(0, shown).toReversed().map(({ item, label }) =>
       element("li", {}, thumb(label),
         element("span", { className: "unseen" }, label ? "Liked" : "Disliked"),
         element("span", { className: "title" }, titles.get(item))),
@@ -289,10 +289,10 @@ function pause() {
 }
 
 function play() {
-  if (stranger.shown === stranger.known.length) showShown(0);
+  if (testUser.shown === testUser.known.length) showShown(0);
   player = setInterval(() => {
-    showShown(stranger.shown + 1);
-    if (stranger.shown === stranger.known.length) pause();
+    showShown(testUser.shown + 1);
+    if (testUser.shown === testUser.known.length) pause();
   }, STEP_MS);
   at("step").textContent = "Pause";
 }
@@ -302,14 +302,14 @@ at("shown").oninput = () => {
   showShown(at("shown").valueAsNumber);
 };
 at("step").onclick = () => (player ? pause() : play());
-at("draw-stranger").onclick = () => attempt(at("stranger-problem"), meetStranger);
+at("draw-test-user").onclick = () => attempt(at("test-user-problem"), drawTestUser);
 at("leave").onclick = () => {
   pause();
-  stranger = null;
+  testUser = null;
   ranking.clear();
   showMode();
   update();
-  at("draw-stranger").focus();
+  at("draw-test-user").focus();
 };
 
 attempt(at("problem"), start);

@@ -1,0 +1,60 @@
+"""What every shared predictor Ψ can do: one logit for a row, the same for every user."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from resus.arrays import Floats, Integers
+from resus.data.log.log import InteractionLog
+from resus.episodes.tensors import Features, features_of
+from resus.progress import Progress, silent
+
+SCORING_ROWS = 2048
+
+
+class Predictor(ABC):
+    """Ψ. Its weights are its own: training the rest of a model leaves them alone."""
+
+    @abstractmethod
+    def logits(self, features: Features) -> Tensor:
+        """N rows → `[N]`, without gradients."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything needed to score again, as tensors."""
+
+    @abstractmethod
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> Any:
+        """Take what `state_dict` gave."""
+
+    @property
+    def network(self) -> nn.Module | None:
+        """Rows → logits with gradients, to train and to export as ONNX; None if there is no such network."""
+        return None
+
+    def files(self) -> dict[str, bytes]:
+        """Files, by name, in which programs in other languages can read a predictor that is no network."""
+        return {}
+
+    def check(self, features: Features) -> None:  # noqa: B027  # most predictors score every row
+        """Raise RowError for the first row that has no logit."""
+
+    def logits_of_rows(
+        self,
+        log: InteractionLog,
+        rows: Integers | None = None,
+        *,
+        progress: Progress = silent,
+        task: str = "basis logits",
+    ) -> Floats:
+        """Of some rows of a log (default: all), a tile at a time."""
+        rows = np.arange(log.n_rows) if rows is None else rows
+        logits = np.empty(len(rows), dtype=np.float32)
+        for start in range(0, len(rows), SCORING_ROWS):
+            tile = rows[start : start + SCORING_ROWS]
+            logits[start : start + len(tile)] = self.logits(features_of(log, tile)).numpy()
+            progress(task, start + len(tile), len(rows), "rows")
+        return logits

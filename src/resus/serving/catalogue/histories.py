@@ -1,0 +1,70 @@
+"""Histories of real test users for the playground to replay. No part of the model was trained on these users.
+
+The file holds their events as the log has them, without user ids: share it only where you may share the log.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from resus.arrays import Integers
+from resus.artifact import FACTS
+from resus.data.log.log import InteractionLog
+from resus.episodes.prefixes import OrderedUsers
+from resus.errors import ArtifactError
+from resus.files import sha256_of, write_text
+from resus.randomness import Purpose, generator
+from resus.serving.catalogue.catalogue import Catalogue, check_model
+from resus.serving.messages import Message, PastEvent, UserHistory
+
+TEST_USERS = "test-users.json"
+MAX_HISTORIES = 200
+MAX_HISTORY_EVENTS = 200
+
+
+class HistoriesFile(Message):
+    """`model` is the SHA-256 of the facts of the model that the users were held out from."""
+
+    format: Literal[1]
+    model: str
+    users: list[UserHistory]
+
+
+def histories_of(log: InteractionLog, users: Integers, catalogue: Catalogue, *, seed: int) -> list[UserHistory]:
+    """The events of some of the users, drawn at random, in the order of the evaluation."""
+    ordered = OrderedUsers.of(log, users, seed)
+    starts = ordered.lengths.cumsum() - ordered.lengths
+    long_enough = (ordered.lengths > 1).nonzero()[0]  # one event to learn from, and one to compare with
+    chosen = generator(Purpose.PLAYGROUND_USERS, seed).permutation(long_enough)[:MAX_HISTORIES]
+    chosen.sort()
+    histories = (_history(log, ordered.rows[starts[place] :][: ordered.lengths[place]], catalogue) for place in chosen)
+    return [history for history in histories if len(history.events) > 1]
+
+
+def _history(log: InteractionLog, rows: Integers, catalogue: Catalogue) -> UserHistory:
+    events = []
+    for row in rows[:MAX_HISTORY_EVENTS]:
+        values = log.features.decode(log.ids[row], None if log.weights is None else log.weights[row])
+        item = values[log.features.item]
+        if item is not None:
+            context = {name: values[name] for name in catalogue.context}
+            events.append(PastEvent(item=item, context=context, label=float(log.labels[row])))
+    return UserHistory(events=events)
+
+
+def write_histories(folder: Path, histories: Sequence[UserHistory]) -> None:
+    """Write them for the model in the folder."""
+    content = HistoriesFile(format=1, model=sha256_of(folder / FACTS), users=list(histories))
+    write_text(folder / TEST_USERS, content.model_dump_json(exclude_unset=True) + "\n")
+
+
+def read_histories(folder: Path) -> list[UserHistory]:
+    path = folder / TEST_USERS
+    try:
+        content = HistoriesFile.model_validate_json(path.read_bytes())
+    except ValidationError:
+        raise ArtifactError(f"{path} is not a file of test users: make it again with 'resus export'") from None
+    check_model(path, content.model)
+    return content.users

@@ -1,0 +1,73 @@
+"""A folder with everything that a service needs: model, catalogue, test users, ONNX files. Whole or not at all."""
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from resus.artifact import FACTS, WEIGHTS, Artifact, rebuild
+from resus.data.datasets.movielens import MOVIES
+from resus.data.log.log import InteractionLog
+from resus.data.problems import refuse
+from resus.data.readers.delimited import read_delimited
+from resus.errors import ConfigError, DataError
+from resus.files import atomic_folder
+from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
+from resus.serving.catalogue.histories import TEST_USERS, histories_of, write_histories
+from resus.serving.export.onnx import ENCODER, PREDICTOR, export_onnx
+from resus.serving.loaded import RESULTS
+
+PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
+
+
+def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str]) -> list[str]:
+    """Write the folder and return the names of its files. `titles` maps items to titles and may be empty."""
+    check_out_folder(out)
+    artifact = Artifact.load(run)
+    log = InteractionLog.open(log_folder)
+    if artifact.log["hash"] != log.content_hash:
+        raise ConfigError(
+            f"{run} was trained on another log than {log_folder} (the hashes differ): name the right one with --data"
+        )
+    model = rebuild(artifact)
+    split = artifact.config.user_split(log.n_users)
+    catalogue = Catalogue.of(log, split).with_titles(titles)
+    if titles and not any(catalogue.titles):
+        raise DataError(f"none of the {len(titles):,} titles belongs to an item of {log_folder}: check the titles file")
+    with atomic_folder(out) as aside:
+        for name in (FACTS, WEIGHTS, RESULTS):
+            if (run / name).is_file():
+                shutil.copyfile(run / name, aside / name)
+        catalogue.save(aside)
+        write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
+        export_onnx(model, artifact.features, aside)
+        return sorted(path.name for path in aside.iterdir())
+
+
+def check_out_folder(folder: Path) -> None:
+    """Only an older export may be replaced."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file: choose a folder for the export")
+    found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    foreign = {name for name in found - PARTS if Path(name).stem != Path(PREDICTOR).stem}
+    if found and (CATALOGUE not in found or foreign):
+        raise ConfigError(
+            f"{folder} holds {min(foreign or found)}, so it is not an export: choose another folder with --out"
+        )
+
+
+def read_titles(path: Path) -> dict[str, str]:
+    """Item → title from a CSV or TSV file, or from a file of MovieLens or Frappe. The first title of an item counts."""
+    if path.suffix.lower() == ".dat":
+        read = read_delimited(path, separator="::", encoding="latin-1", names=MOVIES, quoted=False)
+    else:
+        tabbed = path.is_file() and b"\t" in path.read_bytes().partition(b"\n")[0]
+        read = read_delimited(path, separator="\t" if tabbed else ",", quoted=not tabbed)
+    refuse(read.problems)
+    assert read.frame is not None
+    names = read.frame.columns
+    item = "item" if "item" in names else names[0]
+    title = next((name for name in ("title", "name") if name in names), names[1] if len(names) == 2 else None)
+    if title is None:
+        raise DataError(f"{path} has no column 'title' among {', '.join(names)}: write two columns, item and title")
+    listed = read.frame.select(item, title).drop_nulls().unique(item, keep="first")
+    return dict(zip(listed[item], listed[title], strict=True))

@@ -1,0 +1,255 @@
+"""Requests and answers of the service, as JSON."""
+
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import unquote
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
+
+from resus.serving.limits import (
+    FIELD_VALUES_SCHEMA,
+    MAX_CANDIDATES,
+    MAX_EVENTS,
+    MAX_EXPLAINED,
+    MAX_ID,
+    BadValueError,
+    checked_field_values,
+)
+from resus.serving.store import Outcome
+
+Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=MAX_ID)]
+Stage = Literal["new", "I", "II", "III", "warm"]
+
+
+def _field_values(given: Any) -> Any:
+    """At most one error, which names the field: pydantic would make one for each value and each alternative."""
+    try:
+        return checked_field_values(given)
+    except BadValueError as error:
+        raise PydanticCustomError("field_value", "{reason}", {"reason": str(error), "field": error.field}) from None
+
+
+def _candidate(given: Any) -> Any:
+    if isinstance(given, dict) and isinstance(given.get("features"), dict):
+        reason = "put the fields directly into the candidate, without 'features' around them"
+        raise PydanticCustomError("field_value", "{reason}", {"reason": reason, "field": "features"})
+    return _field_values(given)
+
+
+FieldValues = Annotated[dict[str, Any], BeforeValidator(_field_values), WithJsonSchema(FIELD_VALUES_SCHEMA)]
+Candidate = Annotated[dict[str, Any], BeforeValidator(_candidate), WithJsonSchema(FIELD_VALUES_SCHEMA)]
+
+
+def _zero_or_one(value: float) -> float:
+    if value not in (0, 1):
+        raise ValueError("a label is 0 or 1")
+    return value
+
+
+Label = Annotated[float, AfterValidator(_zero_or_one), Field(json_schema_extra={"enum": [0, 1]})]
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class InlineEvent(Message):
+    """What a user did. Without a `time`, events count in the order given. The model ignores values it has never seen.
+
+    The catalogue fills in missing fields of an `item` that it knows.
+    """
+
+    id: Id | None = None
+    time: float | None = None
+    label: Label
+    item: Id | None = None
+    features: FieldValues = Field(default_factory=dict)
+
+
+class PostedEvent(Message):
+    """One event of one user. The same user and id again is the same event; it can only correct the label."""
+
+    id: Id
+    user: Id
+    time: float
+    label: Label
+    item: Id | None = None
+    features: FieldValues = Field(default_factory=dict)
+
+
+class EventsRequest(Message):
+    events: list[PostedEvent] = Field(min_length=1, max_length=MAX_EVENTS)
+
+
+class EventResult(Message):
+    id: str
+    status: Outcome
+
+
+class EventsAnswer(Message):
+    """One result per event, in order, after all events are stored durably."""
+
+    results: list[EventResult]
+
+
+class PredictRequest(Message):
+    """Candidates to score for a stored `user`, for a user described by inline `events`, or for a user with no events.
+
+    A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context` holds
+    the fields that all candidates share. With `top`, the answer holds the best candidates, best first. Without it, the
+    answer holds all candidates in the order of the request.
+    """
+
+    user: Id | None = None
+    events: list[InlineEvent] | None = Field(default=None, max_length=MAX_EVENTS)
+    context: FieldValues = Field(default_factory=dict)
+    items: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
+    candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
+    explain: bool = False
+    top: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
+
+    @model_validator(mode="after")
+    def _one_way_of_asking(self) -> Self:
+        if self.user is not None and self.events is not None:
+            raise ValueError("give a user or inline events, not both")
+        if len({event.id is None for event in self.events or []}) > 1:
+            raise ValueError("give every inline event an id, or none of them")
+        if (self.items is None) == (self.candidates is None):
+            raise ValueError("give either items or candidates")
+        asked = len(self.items or self.candidates or [])
+        if self.explain and min(asked, self.top or asked) > MAX_EXPLAINED:
+            raise ValueError(f"explain takes at most {MAX_EXPLAINED} answers: set top, or ask for fewer candidates")
+        return self
+
+
+class Reason(Message):
+    """By how much one event moved a score."""
+
+    event: str
+    item: str | None = None
+    part: float
+
+
+class ScoredCandidate(Message):
+    """P(click) = σ(basis + residual). The parts of `because`, largest first, sum to the residual.
+
+    `candidate` is the candidate's place in the request, from 0. `deviation` is the standard deviation of the residual;
+    it is null for nearest neighbour, and for ridge before the first event.
+    """
+
+    candidate: int
+    item: str | None = None
+    probability: float
+    basis: float
+    residual: float
+    deviation: float | None
+    because: list[Reason] | None = None
+
+
+class PredictAnswer(Message):
+    """`support` is the number of events behind the answers."""
+
+    user: str | None
+    support: int
+    model: str
+    answers: list[ScoredCandidate]
+
+
+class StoredEvent(Message):
+    id: str
+    time: float
+    label: float
+    item: str | None
+    features: dict[str, Any]
+
+
+class UserAnswer(Message):
+    user: str
+    support: int
+    stage: Stage
+    events: list[StoredEvent]
+
+
+class Deleted(Message):
+    deleted: bool
+
+
+class FieldAnswer(Message):
+    """A field that the model reads; `values` are the most frequent ones."""
+
+    name: str
+    kind: str
+    role: Literal["item", "context"]
+    values: list[str]
+
+
+class Bounds(Message):
+    request_bytes: int
+    candidates: int
+    events: int
+    events_per_user: int
+    explained: int
+    id_length: int
+
+
+class ModelAnswer(Message):
+    """The loaded model. `support_sizes` is the largest number of events per user in training.
+
+    `score` names the field in which each event and candidate must bring the shared model's score; else it is null.
+    """
+
+    name: str
+    predictor: str
+    learner: str
+    protocol: str
+    item: str
+    score: str | None
+    fields: list[FieldAnswer]
+    support_sizes: int
+    stages: dict[str, list[int]]
+    bounds: Bounds
+    sha256: str
+    catalogue: int
+
+
+class CatalogueItem(Message):
+    item: str
+    title: str | None
+    count: int
+    mean: float | None
+
+
+class CatalogueAnswer(Message):
+    items: list[CatalogueItem]
+    size: int
+
+
+class PastEvent(Message):
+    """An event of a test user. `context` holds the fields that are not the item's own."""
+
+    item: str
+    context: dict[str, Any]
+    label: float
+    title: str | None = None
+
+
+class UserHistory(Message):
+    """What a real test user did, oldest event first."""
+
+    events: list[PastEvent]
+
+
+class Reloaded(Message):
+    name: str
+    sha256: str
+
+
+class Health(Message):
+    status: Literal["ok"]
+
+
+class Refusal(Message):
+    """One sentence: what is wrong, and what to do."""
+
+    error: str

@@ -1,0 +1,61 @@
+"""Someone's model as the Ψ of a log: refused where its column cannot be Ψ, warned of where it is hardly meant."""
+
+import warnings
+
+import numpy as np
+import numpy.typing as npt
+
+from resus.config.settings import PredictorConfig
+from resus.data.log.column_files import BLOCK_ROWS
+from resus.data.log.log import InteractionLog
+from resus.episodes.tensors import features_of
+from resus.errors import ConfigError, DataError, ResusWarning, RowError
+from resus.evaluation.metrics import auc
+from resus.model.predictors.external import ExternalPredictor
+
+TOO_GOOD = 0.99  # an AUC that no model has on clicks that it does not know
+ENOUGH_ROWS = 1 << 20  # to see that much
+
+
+def check_own_model(chosen: PredictorConfig, log: InteractionLog) -> ExternalPredictor:
+    """Ψ, where each row of the log has a logit or a probability in its column."""
+    roles = log.manifest.get("schema") or {}
+    for role, meaning in (("label", "the label"), ("user", "the user's id")):
+        if chosen.column == roles.get(role):
+            raise ConfigError(
+                f"the predictor '{chosen.scale}:{chosen.column}' names {meaning}, which Ψ must not see: name the "
+                "column that holds what your model says"
+            )
+    predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
+    for start in range(0, log.n_rows, BLOCK_ROWS):
+        try:
+            predictor.check(features_of(log, np.arange(start, min(start + BLOCK_ROWS, log.n_rows))))
+        except RowError as bad:
+            user = int(np.searchsorted(log.offsets, start + bad.row, side="right")) - 1
+            row = start + bad.row - int(log.offsets[user]) + 1
+            raise DataError(
+                f"the log '{log.name}', row {row} of user {log.user_ids[user].as_py()!r}, column '{bad.column}': "
+                f"{bad.what}; {bad.fix}"
+            ) from None
+    return predictor
+
+
+def warn_of_own_model(chosen: PredictorConfig, log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
+    """By what it says of these users: probabilities that are taken for logits, or labels that it knows."""
+    predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
+    rows = log.rows_of(users)[:ENOUGH_ROWS]
+    said = predictor.logits_of_rows(log, rows)
+    wrote = log.manifest.get("score") or {}
+    if chosen.scale == "logits" and not wrote.get("sha256") and said.min() >= 0 and said.max() <= 1:
+        use = f"let {wrote['written_by']} give logits" if wrote else f"use probabilities:{chosen.column}"
+        _warn(f"all values of '{chosen.column}' lie between 0 and 1: if they are probabilities, {use}")
+    reached = auc(log.labels[rows], said)
+    if reached > TOO_GOOD:
+        _warn(
+            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on these very "
+            "rows knows their labels, and the gains over it mean nothing"
+        )
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, ResusWarning, stacklevel=2)

@@ -1,0 +1,174 @@
+"""A live user's algebra against the learner on the same support, whatever happened to the events before."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from resus.model.learners.base import LiveState
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.ridge import live as live_ridge
+from resus.model.learners.ridge.learner import RidgeLearner
+
+WIDTH = 3  # the border is at four events
+CANDIDATES = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(8))
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "insert", "insert", "correct", "remove", "remove"]), st.integers(0, 99)
+    ),
+    max_size=40,
+)
+
+
+def ridge(bias: bool = True, value: float = 0.7) -> RidgeLearner:
+    return RidgeLearner(ridge=value, learn_ridge=True, bias=bias)
+
+
+def one_user(encoded: Tensor, outcomes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return encoded.unsqueeze(0), torch.ones(1, len(encoded), dtype=torch.bool), outcomes.unsqueeze(0)
+
+
+class Followed:
+    """A live state and the plain list of events that it must stand for."""
+
+    def __init__(self, state: LiveState, seed: int = 0, learner: PlusLearner | None = None) -> None:
+        self.state, self.learner = state, learner
+        self.events: list[tuple[Tensor, Tensor]] = []
+        self.random = np.random.default_rng(seed)
+
+    def drawn(self) -> tuple[Tensor, Tensor]:
+        code, outcome = self.random.normal(size=WIDTH), self.random.uniform(-1, 1)
+        if self.learner is None:
+            return torch.from_numpy(code).float(), torch.tensor(outcome, dtype=torch.float32)
+        item = float(self.random.integers(2))
+        label = float(self.random.integers(2))
+        return torch.tensor([item, *code]), self.learner.outcomes(torch.tensor(label), torch.tensor(3 * outcome))
+
+    def do(self, verb: str, number: int = 0) -> None:
+        count = len(self.events)
+        code, outcome = self.drawn()
+        if verb == "append":
+            self.state.insert(count, code, outcome)
+            self.events.append((code, outcome))
+        elif verb == "insert":
+            place = number % (count + 1)
+            self.state.insert(place, code, outcome)
+            self.events.insert(place, (code, outcome))
+        elif count and verb == "correct":
+            place = number % count
+            self.state.correct(place, outcome)
+            self.events[place] = (self.events[place][0], outcome)
+        elif count:
+            self.state.remove(number % count)
+            del self.events[number % count]
+
+    @property
+    def support(self) -> tuple[Tensor, Tensor]:
+        codes, outcomes = zip(*self.events, strict=True)
+        return torch.stack(codes), torch.stack(outcomes)
+
+
+def check_ridge(followed: Followed, learner: RidgeLearner) -> None:
+    state = followed.state
+    assert len(state) == len(followed.events)
+    if not followed.events:
+        return
+    codes, residuals = followed.support
+    with torch.no_grad():
+        expected = learner(*one_user(codes, residuals), CANDIDATES, torch.zeros(len(CANDIDATES), dtype=torch.int64))
+    answer = state.answer(CANDIDATES)
+    torch.testing.assert_close(answer.residual, expected, rtol=1e-5, atol=1e-5)
+    known, asked = codes.double(), CANDIDATES.double()
+    covariance = known @ known.T + learner.constant
+    across = asked @ known.T + learner.constant
+    inverse = torch.linalg.inv(covariance + float(learner.ridge.detach()) * torch.eye(len(known), dtype=torch.float64))
+    variance = (asked * asked).sum(dim=1) + learner.constant - (across @ inverse * across).sum(dim=1)
+    assert answer.deviation is not None
+    torch.testing.assert_close(answer.deviation.double(), variance.clamp(min=0).sqrt(), rtol=1e-4, atol=1e-5)
+    parts = across * (inverse @ residuals.double())
+    torch.testing.assert_close(answer.parts.double(), parts, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@settings(max_examples=40)
+@given(steps=STEPS, seed=st.integers(0, 2**16))
+def test_ridge_is_that_of_the_support_whatever_happened(bias: bool, steps: list[tuple[str, int]], seed: int) -> None:
+    learner = ridge(bias)
+    followed = Followed(learner.live_state(WIDTH), seed)
+    for verb, number in steps:
+        followed.do(verb, number)
+    check_ridge(followed, learner)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("value", [1e-6, 0.7, 50.0])
+def test_the_border_is_crossed_up_and_down_and_the_user_may_be_emptied(bias: bool, value: float) -> None:
+    learner = ridge(bias, value)
+    followed = Followed(learner.live_state(WIDTH))
+    for verb in ["append"] * 7 + ["remove"] * 5 + ["insert"] * 6 + ["remove"] * 8 + ["append"] * 6:
+        followed.do(verb, len(followed.events) // 2)
+        if value >= 0.1 or len(followed.events) > WIDTH + 1:  # fewer events than numbers, and nothing to hold them
+            check_ridge(followed, learner)
+    assert len(followed.events) == 6
+
+
+@pytest.mark.parametrize("every", [1, 7, 10_000])
+def test_rounding_does_not_add_up(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_ridge, "CHANGES", every)
+    learner = ridge()
+    followed = Followed(learner.live_state(WIDTH))
+    for _ in range(20):
+        followed.do("append")
+    for number in range(600):
+        followed.do(("append", "remove", "insert", "correct", "remove")[number % 5], number)
+        assert len(followed.events) >= 19
+    check_ridge(followed, learner)
+
+
+def test_a_filled_user_is_one_who_grew() -> None:
+    learner = ridge()
+    for count in (1, WIDTH + 1, WIDTH + 2, 12):
+        grown = Followed(learner.live_state(WIDTH))
+        for _ in range(count):
+            grown.do("append")
+        filled = learner.live_state(WIDTH)
+        codes, outcomes = grown.support
+        filled.fill(codes, outcomes)
+        one, other = filled.answer(CANDIDATES), grown.state.answer(CANDIDATES)
+        for mine, theirs in (
+            (one.residual, other.residual),
+            (one.parts, other.parts),
+            (one.deviation, other.deviation),
+        ):
+            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+
+
+def plus() -> PlusLearner:
+    learner = PlusLearner(steps=4, bias=True, taste=True, repeats=True)
+    learner.start_from(bias=0.6, taste=1.7, repeat=2.5)
+    return learner.requires_grad_(False)
+
+
+@settings(max_examples=40)
+@given(steps=STEPS, seed=st.integers(0, 2**16))
+def test_the_posterior_is_that_of_the_support_whatever_happened(steps: list[tuple[str, int]], seed: int) -> None:
+    learner = plus()
+    followed = Followed(learner.live_state(1 + WIDTH), seed, learner)
+    candidates = torch.cat([torch.arange(6).unsqueeze(1) % 3, CANDIDATES], dim=1)
+    for verb, number in steps:
+        followed.do(verb, number)
+        followed.state.answer(candidates[:1])  # so that an answer kept too long would show
+    answer = followed.state.answer(candidates)
+    assert len(followed.state) == len(followed.events)
+    if not followed.events:
+        torch.testing.assert_close(answer.deviation, learner.prior.variance(candidates[:, 1:].double()).sqrt().float())
+        return
+    support = one_user(*followed.support)
+    expected = learner(*support, candidates, torch.zeros(len(candidates), dtype=torch.int64))
+    torch.testing.assert_close(answer.residual, expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(answer.parts.sum(dim=1), answer.residual, rtol=1e-4, atol=1e-5)
+    (posterior,) = learner.posteriors(*support, [len(followed.events)])
+    variance = posterior.variance(candidates.unsqueeze(0))
+    torch.testing.assert_close(answer.deviation, variance.squeeze(0).sqrt().float(), rtol=1e-5, atol=1e-6)

@@ -1,0 +1,57 @@
+"""Fixtures that tests of the service share: small exports, a real Redis, and empty stores of each kind."""
+
+import itertools
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis_process import RedisProcess, redis_process
+
+Place = Callable[[], str]  # returns the address of an empty store
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from service_process import make_export  # here, because it imports torch, and pytest loads this file for every test
+
+    return make_export(tmp_path_factory.mktemp("exported") / "run")
+
+
+@pytest.fixture(scope="session")
+def another(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same fields as `exported`, with other weights and another learner."""
+    from service_process import make_export
+
+    return make_export(tmp_path_factory.mktemp("another") / "run", learner="nearest", seed=2)
+
+
+@pytest.fixture(scope="session")
+def scored_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from service_process import make_scored_export
+
+    return make_scored_export(tmp_path_factory.mktemp("scored"))
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[RedisProcess]:
+    with tempfile.TemporaryDirectory() as folder, redis_process(Path(folder)) as process:
+        yield process
+
+
+@pytest.fixture(params=["sqlite", "redis", "unix"])
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
+    if request.param == "sqlite":
+        numbers = itertools.count()
+        # in memory, where there is such a folder: these tests open many stores and never cut the power
+        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
+            yield lambda: f"sqlite:{folder}/{next(numbers)}.db"
+        return
+    process: RedisProcess = request.getfixturevalue("server")
+
+    def emptied() -> str:
+        process.empty()
+        return process.url if request.param == "redis" else f"unix:{process.socket}"
+
+    yield emptied
