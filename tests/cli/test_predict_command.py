@@ -145,6 +145,6 @@ def test_a_table_that_is_read_is_not_overwritten(ending: str, tmp_path: Path) ->
     done = resus_here(*words, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (
         2,
-        f"resus: {table.name} is one of the tables that are read: name another file for the scores\n",
+        f"resus: {table.name} is also an input table: name another file for the scores\n",
     )
     assert table.read_bytes() == b"mine"
