@@ -1,4 +1,4 @@
-# `make demo` and `make test` install what they need into .venv by themselves.
+# Each target installs what it needs into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
@@ -6,11 +6,11 @@ READY := .venv/.ready
 .PHONY: help install demo test check format benchmark clean
 
 help:
-	@echo "make demo       train, evaluate by cold-start stage and write a report on the embedded planted world"
-	@echo "make test       the whole test suite"
-	@echo "make check      ruff and mypy"
-	@echo "make format     let ruff format the code"
-	@echo "make benchmark  print every figure of benchmarks/README.md (needs MovieLens-1M and Frappe)"
+	@echo "make demo       train, evaluate and write a report on a synthetic data set"
+	@echo "make test       run the whole test suite"
+	@echo "make check      run ruff and mypy"
+	@echo "make format     format the code"
+	@echo "make benchmark  measure every figure of benchmarks/README.md (takes hours)"
 
 install: $(READY)
 

@@ -1,5 +1,9 @@
-"""What one more event costs a live user who has many: taken in, and a hundred candidates scored after it."""
+"""The time to take in one more event of a live user and score a hundred candidates, by the number of events.
 
+python -m benchmarks.long_users
+"""
+
+import argparse
 import statistics
 import time
 from collections.abc import Iterator
@@ -21,7 +25,7 @@ NETWORK = {"hidden_units": [400, 400, 400], "embedding_dim": 10}
 
 
 def live_user(learner: str, log: InteractionLog) -> LiveUser:
-    """The published shape of the networks; their weights, as drawn, cost what learned ones do."""
+    """Networks of the published shape. Untrained weights cost as much as trained ones."""
     torch.manual_seed(1)
     predictor = {f"predictor.{key}": value for key, value in NETWORK.items()}
     encoder = {f"encoder.{key}": value for key, value in NETWORK.items()} if learner != "plus" else {}
@@ -30,7 +34,7 @@ def live_user(learner: str, log: InteractionLog) -> LiveUser:
 
 
 def milliseconds(user: LiveUser, log: InteractionLog) -> Iterator[float]:
-    """Of one event and the scores after it, over and over: the user grows by as many."""
+    """The time of each event and the scores after it; the user grows by one event each time."""
     candidates = features_of(log, np.arange(CANDIDATES))
     for number in range(REPEATS):
         row = features_of(log, np.array([CANDIDATES + number]))
@@ -41,6 +45,7 @@ def milliseconds(user: LiveUser, log: InteractionLog) -> Iterator[float]:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     log = planted_log(PlantedWorld(users=400, events_per_user=30))
     print(f"milliseconds per event and {CANDIDATES} candidates, median of {REPEATS}, one thread")

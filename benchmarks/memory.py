@@ -1,8 +1,8 @@
-"""How long a command takes and how much memory it needs at its peak.
+"""The time and the peak memory of a command.
 
     python -m benchmarks.memory COMMAND ...
 
-A child starts with its parent's peak on its account, so the command is started from this small process.
+A child process inherits the peak of its parent, so this small process starts the command.
 """
 
 import json
@@ -16,14 +16,14 @@ SHOWN = "--shown"
 
 
 class Cost(NamedTuple):
-    """Of one command."""
+    """The cost of one command."""
 
     seconds: float
     peak_bytes: int
 
 
 def cost_of(*command: str, shown: bool = False) -> Cost:
-    """Run a command that must succeed; what it says on the way is `shown`, or only if it fails."""
+    """Run a command that must succeed. Its standard error is `shown`, or printed only if it fails."""
     watched = [sys.executable, "-m", "benchmarks.memory", *([SHOWN] if shown else []), *command]
     return Cost(*json.loads(subprocess.run(watched, check=True, stdout=subprocess.PIPE, text=True).stdout))
 

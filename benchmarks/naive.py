@@ -1,13 +1,12 @@
-"""RESUS as a first implementation does it: every query carries its own padded copy of its user's support.
+"""A straightforward implementation of RESUS: every query carries its own padded copy of its user's support.
 
-The support is encoded anew for each query, by Φ and by the frozen Ψ, and each support size is scored on its own. The
-networks and their weights are ours, so only the way of working differs.
+It encodes the support again for each query, with Φ and with the frozen Ψ, and scores each support size separately. It
+uses our networks and weights, so only the procedure differs.
 """
 
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import torch
 from sklearn.metrics import roc_auc_score
@@ -16,6 +15,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
 
 from resus import InteractionLog
+from resus.arrays import Doubles, Floats, Integers
 from resus.episodes.tensors import Features
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.personalizer import Personalizer
@@ -23,15 +23,13 @@ from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress, silent
 
 BATCH_QUERIES = 1024
-Integers = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
-Sample = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], int]
+Sample = tuple[Doubles, Doubles, int]
 
 
 class QueryDataset(Dataset[Sample]):
-    """One sample per query: its event, its user's first events padded to `slots`, and how many of them count.
+    """One sample per query: its event, its user's first events padded to `slots`, and the number of these events.
 
-    `events` is indexed by user and holds one kind of number, so a user's rows are found by bisection and not copied.
+    `events` is indexed by user and has one dtype, so a user's rows are found by bisection without a copy.
     """
 
     def __init__(self, events: pd.DataFrame, sizes: pd.Series, slots: int) -> None:
@@ -53,7 +51,7 @@ class QueryDataset(Dataset[Sample]):
 
 
 class NaiveResus(nn.Module):
-    """ŷ = σ(Ψ(x) + β·Δŷ) of queries that each bring their support."""
+    """ŷ = σ(Ψ(x) + β·Δŷ) for queries that each carry their support."""
 
     def __init__(self, predictor: NeuralPredictor, model: Personalizer) -> None:
         super().__init__()
@@ -64,8 +62,8 @@ class NaiveResus(nn.Module):
         """`[B, 2C + 1]`, `[B, S, 2C + 1]`, `[B]` → logits `[B]`."""
         queries, slots = support.shape[:2]
         mask = torch.arange(slots) < sizes.unsqueeze(1)
-        support_features, support_labels = _take_apart(support.flatten(0, 1))
-        query_features, _ = _take_apart(query)
+        support_features, support_labels = _split(support.flatten(0, 1))
+        query_features, _ = _split(query)
         basis = self.predictor.logits(query_features)
         support_basis = self.predictor.logits(support_features)
         residuals = (support_labels - support_basis.sigmoid()).view(queries, slots) * mask
@@ -78,7 +76,7 @@ class NaiveResus(nn.Module):
         return basis + self.model.fusion(answer, sizes)  # type: ignore[no-any-return]
 
     def _ridge(self, support: Tensor, mask: Tensor, residuals: Tensor, query: Tensor) -> Tensor:
-        """Equations 12 to 14: one S × S system per query."""
+        """Equations 12 to 14, with one S × S system per query."""
         support = support * mask.unsqueeze(-1)
         ridge: Tensor = self.model.learner.ridge  # type: ignore[assignment]
         system = support @ support.transpose(1, 2) + ridge * torch.eye(support.shape[1])
@@ -94,7 +92,7 @@ class NaiveResus(nn.Module):
 
 
 def events_of(log: InteractionLog, users: Integers) -> pd.DataFrame:
-    """The users' ids, weights and labels by user, in order within each user."""
+    """Ids, weights and labels by user, in the order of each user's events."""
     users = np.sort(users)
     rows = log.rows_of(users)
     weights = np.ones_like(log.ids, dtype=np.float32) if log.weights is None else log.weights
@@ -141,6 +139,6 @@ def score_sizes(
     progress("naive support sizes", len(sizes), len(sizes))
 
 
-def _take_apart(events: Tensor) -> tuple[Features, Tensor]:
+def _split(events: Tensor) -> tuple[Features, Tensor]:
     columns = events.shape[1] // 2
     return Features(events[:, :columns].int(), events[:, columns:-1].float()), events[:, -1].float()

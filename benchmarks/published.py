@@ -10,7 +10,7 @@ LOGS = Path("data/benchmarks")
 
 
 def published_log(name: str, protocol: str = "paper") -> tuple[Path, InteractionLog]:
-    """Where the log lies, and the log; downloaded where RESUS_DATA has no such folder."""
+    """The folder of the log, and the log. Downloads the data set if RESUS_DATA has no such folder."""
     raw = RAW / name
     folder = LOGS / f"{name}-{protocol}"
     options = PrepareOptions.model_validate({"protocol": protocol})

@@ -1,14 +1,14 @@
-"""RESUS against its own Ψ on the published data, by cold-start stage, mean over seeds.
+"""RESUS and its shared model on the published data sets, by cold-start stage, mean over seeds.
 
     python -m benchmarks.quality [ml-1m | authors-release | frappe]
 
-A finished cell (data set, protocol, seed) is one line of benchmarks/quality.jsonl; asked again, only missing cells run,
-and a killed cell goes on from its last epoch. `resus report runs/benchmarks/ml-1m-1.json` draws a cell's curves.
+Each finished cell (data set, protocol, seed) is one line of benchmarks/quality.jsonl. Only missing cells run, and a
+killed cell resumes from its last epoch. `resus report runs/benchmarks/ml-1m-1.json` draws the curves of a cell.
 """
 
+import argparse
 import json
 import shutil
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,6 @@ console = Console()
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a model must reach in stages I, II, III."""
-
-    model: str
-    figure: str
-    least: tuple[float, float, float]
-
-
-@dataclass(frozen=True)
 class Suite:
     """One data set under one protocol."""
 
@@ -46,50 +37,29 @@ class Suite:
     protocol: str
     seeds: tuple[int, ...]
     learners: tuple[str, ...]
-    targets: tuple[Target, ...]
 
 
 SUITES = {
-    "frappe": Suite(
-        "frappe",
-        "paper",
-        (1, 2, 3, 4, 5),
-        ("ridge", "nearest"),
-        (
-            Target("RESUS-NN", "auc over Ψ", (0.001, 0.013, 0.024)),
-            Target("RESUS-NN", "gauc over Ψ", (0.001, 0.013, 0.024)),
-            Target("RESUS-RR", "auc over Ψ", (float("-inf"), 0.0, 0.0)),
-        ),
-    ),
-    "authors-release": Suite(
-        "ml-1m",
-        "authors-release",
-        (1, 2, 3),
-        ("ridge",),
-        (Target("RESUS-RR", "auc", (0.735, 0.753, 0.762)),),
-    ),
-    "ml-1m": Suite(
-        "ml-1m",
-        "paper",
-        (1, 2, 3),
-        ("ridge", "nearest"),
-        (
-            Target("RESUS-RR", "rela_impr", (1.5, 6.0, 8.0)),
-            Target("RESUS-NN", "auc over Ψ", (0.0, 0.0, 0.0)),
-        ),
-    ),
+    "frappe": Suite("frappe", "paper", (1, 2, 3, 4, 5), ("ridge", "nearest")),
+    "authors-release": Suite("ml-1m", "authors-release", (1, 2, 3), ("ridge",)),
+    "ml-1m": Suite("ml-1m", "paper", (1, 2, 3), ("ridge", "nearest")),
 }
 
 
-def main(chosen: list[str]) -> None:
-    unknown = set(chosen) - set(SUITES)
-    if unknown:
-        sys.exit(f"unknown suite {', '.join(unknown)}: choose from {', '.join(SUITES)}")
-    for name in chosen or SUITES:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suite", nargs="*", type=_known_suite, help=f"{', '.join(SUITES)} [default: all]")
+    for name in parser.parse_args().suite or SUITES:
         for seed in SUITES[name].seeds:
             if seed not in _finished(name):
                 _run_cell(name, SUITES[name], seed)
         _show(name, SUITES[name])
+
+
+def _known_suite(name: str) -> str:
+    if name not in SUITES:
+        raise argparse.ArgumentTypeError(f"unknown suite '{name}', choose from {', '.join(SUITES)}")
+    return name
 
 
 def _run_cell(name: str, suite: Suite, seed: int) -> None:
@@ -151,21 +121,6 @@ def _show(name: str, suite: Suite) -> None:
                 model, stage, *(f"{np.mean(v):.4f} ± {np.std(v):.4f}" for v in row[:3]), f"{np.mean(row[3]):+.1f} %"
             )
     console.print(table)
-    for target in suite.targets:
-        found = [_figure(cells, target, stage) for stage in STAGES]
-        met = all(value > least for value, least in zip(found, target.least, strict=True))
-        console.print(
-            f"{'met' if met else 'MISSED'}: {target.model} {target.figure} "
-            f"{' / '.join(f'{value:.4f}' for value in found)}, target {' / '.join(map(str, target.least))}"
-        )
-
-
-def _figure(cells: list[dict[str, Any]], target: Target, stage: str) -> float:
-    metric, _, over = target.figure.partition(" over ")
-    values = _over_seeds(cells, target.model, stage, metric)
-    if over:
-        values = values - _over_seeds(cells, cells[0]["base"], stage, metric)
-    return float(values.mean())
 
 
 def _over_seeds(cells: list[dict[str, Any]], model: str, stage: str, metric: str) -> Any:
@@ -173,4 +128,4 @@ def _over_seeds(cells: list[dict[str, Any]], model: str, stage: str, metric: str
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

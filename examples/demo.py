@@ -1,4 +1,4 @@
-"""`make demo`: the whole way on the embedded planted world, with the same commands that a person would type."""
+"""`make demo`: train, evaluate and report on a synthetic data set, with the commands that you would type."""
 
 import os
 import shlex
@@ -23,9 +23,9 @@ def main() -> None:
         sys.stdout.write(f"\n$ resus {command}\n")
         sys.stdout.flush()
         resus = [sys.executable, "-c", "from resus.cli.main import main; main()"]
-        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # networks this small gain nothing from a second one
+        one_thread = os.environ | {"OMP_NUM_THREADS": "1"}  # a second thread does not help networks this small
         words = [*resus, *shlex.split(command)]
-        status = subprocess.run(words, check=False, env=one_thread).returncode  # noqa: S603  # our own words
+        status = subprocess.run(words, check=False, env=one_thread).returncode  # noqa: S603  # our own command
         if status:
             sys.exit(status)
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian's redis-server and chromium, which tests start, or the programs named; only where missing. Needs root.
+# Install Debian's redis-server and chromium for the tests, or the programs named, if they are missing. Needs root.
 set -eu
 
 missing=
@@ -9,6 +9,6 @@ done
 if [ -n "$missing" ]; then
     export DEBIAN_FRONTEND=noninteractive
     apt-get update --quiet --quiet
-    # shellcheck disable=SC2086  # one word per package
+    # shellcheck disable=SC2086  # one argument per package
     apt-get install --quiet --quiet --yes --no-install-recommends $missing
 fi

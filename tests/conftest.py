@@ -1,4 +1,4 @@
-"""What tests share: the published data, a disk that is soon full, and properties not judged by the time they take."""
+"""Shared by all tests: the published data, a tiny disk, and hypothesis without time limits."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ settings.load_profile("resus")
 
 @pytest.fixture(scope="session")
 def published_data() -> Path:
-    """The folder with the published data sets; a folder that CI names must exist."""
+    """The folder with the published data sets. In CI, a folder named by RESUS_DATA must exist."""
     named = os.environ.get("RESUS_DATA")
     folder = Path(named) if named else Path(__file__).parents[2] / "shared" / "data"
     if not folder.is_dir():
@@ -28,7 +28,7 @@ def published_data() -> Path:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 kB in the folder `disk`; CI, which is root, must be able to mount it."""
+    """A file system of 64 kB in the folder `disk`. CI runs as root and must be able to mount it."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]

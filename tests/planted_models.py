@@ -1,4 +1,4 @@
-"""A small planted table of one's own, and models on it that train in a moment."""
+"""A small planted table, and models that train on it in a moment."""
 
 from typing import Any
 
@@ -41,5 +41,5 @@ def log_of(table: Any) -> InteractionLog:
 
 
 def tiny(**options: Any) -> Resus:
-    """A model of small networks; `options` as for Resus, settings on top of the tiny ones."""
+    """A model with tiny networks. `options` are those of Resus; its settings override the tiny ones."""
     return Resus(settings=TINY | options.pop("settings", {}), **options)

@@ -1,4 +1,4 @@
-"""`resus` as people and scripts run it: as a process of its own, or within the test where a process adds nothing."""
+"""Run `resus` commands: in a separate process, or faster, within the test."""
 
 import contextlib
 import io
@@ -26,25 +26,25 @@ def environment() -> dict[str, str]:
 
 
 def resus(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run to the end."""
+    """Run a command to its end in a separate process."""
     command = [*COMMAND, *map(str, words)]
     return subprocess.run(command, cwd=cwd, env=environment(), capture_output=True, text=True, check=False)
 
 
 def succeed(*words: object, cwd: Path) -> str:
-    """What a command said that went well."""
+    """The output of a command that must succeed."""
     done = resus(*words, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def start(*words: object, cwd: Path) -> subprocess.Popen[str]:
-    """Run beside the test; its progress comes line by line on standard error."""
+    """Start a command; its progress comes line by line on standard error."""
     return subprocess.Popen([*COMMAND, *map(str, words)], cwd=cwd, env=environment(), stderr=subprocess.PIPE, text=True)
 
 
 def resus_here(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """The same command without the seconds that a new process takes to load torch."""
+    """Run a command within the test, which saves the seconds that a new process takes to load torch."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     command = ["resus", *map(str, words)]
     with (
@@ -61,8 +61,15 @@ def resus_here(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
+def succeed_here(*words: object, cwd: Path) -> str:
+    """The output of a command that must succeed, run within the test."""
+    done = resus_here(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def workplace_in(base: Path) -> Path:
-    """A folder with a prepared log in `log` and a finished run in `run`, made once per test session."""
+    """A folder with a prepared log in `log` and a finished run in `run`, made once per session."""
     folder = base / "workplace"
     if not folder.exists():
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""A model on disk: the same answers after a round trip, and one sentence on every folder that is not whole."""
+"""A model on disk: same answers after a round trip, and one sentence about every incomplete folder."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def log() -> InteractionLog:
 
 @pytest.fixture(scope="module")
 def saved(log: InteractionLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a model; tests work on copies."""
+    """A folder with a model. Tests work on copies."""
     folder = tmp_path_factory.mktemp("saved") / "model"
     tiny().fit(log).save(folder)
     return folder
@@ -131,7 +131,7 @@ def test_an_edited_file_is_found(folder: Path, edit: Callable[[dict[str, Any]], 
     assert f"{FACTS} was changed" in refused(folder)
 
 
-def test_a_file_that_was_only_formatted_anew_is_the_same(folder: Path, saved: Path, log: InteractionLog) -> None:
+def test_a_reformatted_file_is_accepted(folder: Path, saved: Path, log: InteractionLog) -> None:
     facts = json.loads((folder / FACTS).read_text())
     (folder / FACTS).write_text(json.dumps(facts, indent=None, sort_keys=True))
     assert load(folder).evaluate(log) == load(saved).evaluate(log)
@@ -148,7 +148,7 @@ def test_foreign_weights_are_named(folder: Path) -> None:
     assert "was not written by resus" in refused(folder)
 
 
-def test_a_folder_without_a_model_says_what_to_do(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_gives_advice(tmp_path: Path) -> None:
     assert "resus train" in refused(tmp_path / "nowhere")
     assert "point to a folder that 'resus train' made" in refused(tmp_path)
     (tmp_path / "checkpoints").mkdir()

@@ -1,4 +1,4 @@
-"""What a user may import, and what importing it costs."""
+"""The public names of the library, and what importing it loads."""
 
 import inspect
 import subprocess
@@ -35,13 +35,13 @@ ERRORS = {
 HEAVY = {"torch", "polars", "pyarrow", "matplotlib", "lightgbm", "numpy", "pandas"}
 
 
-def test_the_public_names_are_exactly_the_promised_ones() -> None:
+def test_the_public_names() -> None:
     assert sorted(resus.__all__) == sorted(MODELS | DATA | ERRORS | {"ResusWarning", "__version__"})
     assert dir(resus) == sorted(resus.__all__)
 
 
 @pytest.mark.parametrize("name", sorted(MODELS | DATA | ERRORS | {"ResusWarning"}))
-def test_each_public_name_is_importable_and_explains_itself(name: str) -> None:
+def test_each_public_name_is_importable_and_documented(name: str) -> None:
     member = getattr(resus, name)
     assert callable(member)
     assert (inspect.getdoc(member) or "").strip()

@@ -1,4 +1,4 @@
-"""Files and folders are whole or absent, whatever happens to the process or the disk."""
+"""Files and folders are complete or absent, whatever happens to the process or the disk."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def run_python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("name", NAMES)
-def test_the_new_replaces_the_old_and_nothing_is_left_beside_it(kind: str, name: str, tmp_path: Path) -> None:
+def test_a_new_file_replaces_the_old_and_leaves_no_temporary_file(kind: str, name: str, tmp_path: Path) -> None:
     target = tmp_path / "not yet there" / name
     for text in ("old", "new"):
         write(kind, target, text)
@@ -83,7 +83,7 @@ def test_a_block_that_raises_leaves_the_old(kind: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_block_that_raises_leaves_nothing_where_nothing_was(kind: str, tmp_path: Path) -> None:
+def test_a_block_that_raises_leaves_no_new_file(kind: str, tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         write_half(kind, tmp_path / "target")
     assert list(tmp_path.iterdir()) == []
@@ -91,7 +91,7 @@ def test_a_block_that_raises_leaves_nothing_where_nothing_was(kind: str, tmp_pat
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_killed_write_leaves_the_old_and_is_swept_by_the_next(kind: str, tmp_path: Path) -> None:
+def test_a_killed_write_leaves_the_old_and_the_next_write_cleans_up(kind: str, tmp_path: Path) -> None:
     target = tmp_path / "brackets[1]"
     write(kind, target, "old")
     code = f"with atomic_{kind}(target) as aside:\n    {WRITERS[kind]}\n    os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -123,7 +123,7 @@ def test_a_folder_killed_in_the_middle_of_the_swap_comes_back(tmp_path: Path) ->
 
 
 @pytest.mark.integration
-def test_the_aside_of_a_living_process_is_left_alone(tmp_path: Path) -> None:
+def test_the_temporary_file_of_a_running_process_is_kept(tmp_path: Path) -> None:
     target = tmp_path / "target"
     block = "    aside.write_text('slow'); print(flush=True); sys.stdin.read()\n"
     code = f"{HEAD}with atomic_path(target) as aside:\n{block}"
@@ -146,16 +146,14 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_old(kind: str, tiny_disk: Pa
     write(kind, target, "old")
     with pytest.raises(StorageError) as caught:
         write(kind, target, "x" * 100_000)
-    assert str(caught.value) == (
-        f"cannot write {target}: no space left on device; free some space or choose another place"
-    )
+    assert f"cannot write {target}: no space left on device" in str(caught.value)
     assert content(kind, target) == "old"
     assert list(tiny_disk.iterdir()) == [target]
 
 
 @pytest.mark.integration
 @pytest.mark.parametrize("kind", WRITERS)
-def test_a_file_beyond_the_allowed_size_is_refused_alike(kind: str, tmp_path: Path) -> None:
+def test_a_file_beyond_the_size_limit_is_one_sentence_and_leaves_the_old(kind: str, tmp_path: Path) -> None:
     target = tmp_path / "target"
     write(kind, target, "old")
     block = "aside.write_text('x' * 5000)" if kind == "path" else "(aside / 'part').write_text('x' * 5000)"
@@ -166,33 +164,33 @@ def test_a_file_beyond_the_allowed_size_is_refused_alike(kind: str, tmp_path: Pa
         "except StorageError as error:\n    sys.exit(str(error))\n"
     )
     done = run_python(code, str(target))
-    assert done.stderr == f"cannot write {target}: file too large; free some space or choose another place\n"
+    assert f"cannot write {target}: file too large" in done.stderr
     assert content(kind, target) == "old"
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     (tmp_path / "folder").mkdir()
     for place in (tmp_path / "file" / "below", tmp_path / "folder", tmp_path / ("long" * 100)):
-        with pytest.raises(StorageError, match="choose another place") as caught:
+        with pytest.raises(StorageError, match="choose another path") as caught:
             write_text(place, "text")
         assert str(place) in str(caught.value)
 
 
-def test_an_error_of_another_kind_stays_what_it_is(tmp_path: Path) -> None:
+def test_other_errors_pass_through(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), atomic_path(tmp_path / "target"):
         (tmp_path / "no such file").read_text()
 
 
 @given(JSON)
-def test_json_comes_back_as_it_went(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_json_round_trip(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.getbasetemp() / "value.json"
     write_json(path, value)
     assert read_json(path) == value
 
 
-def test_json_without_an_answer_is_refused_and_leaves_the_old(tmp_path: Path) -> None:
+def test_json_refuses_nan_and_leaves_the_old(tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     write_json(path, 1)
     with pytest.raises(ValueError, match="Out of range"):
@@ -201,10 +199,10 @@ def test_json_without_an_answer_is_refused_and_leaves_the_old(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("cut", range(1, 16, 3))
-def test_json_that_was_cut_short_is_named(tmp_path: Path, cut: int) -> None:
+def test_truncated_json_is_named(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "value.json"
     path.write_text(json.dumps({"key": [1, 2, 3]})[:-cut])
-    with pytest.raises(ArtifactError, match="is not whole JSON") as caught:
+    with pytest.raises(ArtifactError, match="is not valid JSON") as caught:
         read_json(path)
     assert str(path) in str(caught.value)
 
@@ -231,13 +229,13 @@ def test_a_known_checksum(tmp_path: Path) -> None:
     assert sha256_of(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
-def test_the_files_are_the_users_own(tmp_path: Path) -> None:
+def test_text_is_utf8_and_owned_by_the_user(tmp_path: Path) -> None:
     write_text(tmp_path / "text", "ü\n")
     assert (tmp_path / "text").read_bytes() == "ü\n".encode()
     assert (tmp_path / "text").stat().st_uid == os.getuid()
 
 
-def test_lines_of_several_processes_all_arrive(tmp_path: Path) -> None:
+def test_lines_of_several_processes_are_all_written(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from resus.files import append_line\n"
         "for number in range(50): append_line(Path(sys.argv[1]), f'{sys.argv[2]} {number}')"
@@ -248,14 +246,14 @@ def test_lines_of_several_processes_all_arrive(tmp_path: Path) -> None:
     assert sorted(path.read_text().splitlines()) == sorted(f"{name} {number}" for name in "abc" for number in range(50))
 
 
-def test_a_line_cut_short_makes_room_for_the_next(tmp_path: Path) -> None:
+def test_a_truncated_line_is_replaced_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
     path.write_text("whole\ncut sho")
     append_line(path, "next")
     assert path.read_text() == "whole\nnext\n"
 
 
-def test_a_lock_is_held_by_one_and_ends_with_its_process(tmp_path: Path) -> None:
+def test_a_lock_is_exclusive_and_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "a.lock"
     program = (
         "import sys, time; from pathlib import Path; from resus.files import locked\n"

@@ -1,4 +1,4 @@
-"""A module imports what stands above it in this table, or beside it in its own layer; never what stands below."""
+"""A module imports only modules of its own layer and of the layers above it in this table."""
 
 import ast
 from pathlib import Path
@@ -46,7 +46,7 @@ RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 
 def imports_of(path: Path) -> set[str]:
-    """Full names of the modules that a file imports, wherever in the file."""
+    """Full names of all modules that a file imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -76,16 +76,16 @@ def test_no_import_points_back(path: Path) -> None:
     own = layer_of(path)
     found = imports_of(path)
     back = {part for part in parts_of(found) if RANK[part] > RANK[own]}
-    assert not back, f"{own} stands above {back}"
+    assert not back, f"{own} must not import {back}"
     for one, other in APART:
-        assert not (own == one and other in parts_of(found)), f"{one} must not know {other}"
+        assert not (own == one and other in parts_of(found)), f"{one} must not import {other}"
     outside = {name.partition(".")[0] for name in found} & NEVER.get(own, set())
     assert not outside, f"{own} must not import {outside}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_nothing_is_unpickled(path: Path) -> None:
-    """A model from a stranger must not run code: neither pickle nor a loader built on it."""
+    """A model file must not be able to run code: no pickle, and no loader built on it."""
     names = {name.partition(".")[0] for name in imports_of(path)}
     assert not names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
     tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,57 +1,361 @@
-"""The README promises nothing that the command line does not know, and its code on a model of one's own runs."""
+"""What README and docs show is true: commands parse with all their settings, code runs, files exist.
 
+Nothing is skipped: a fenced block must name its language, and every line of a shell block must be of a known kind.
+"""
+
+import argparse
+import importlib
+import json
 import re
 import shlex
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import httpx
+import polars as pl
 import pytest
+import typer.main
+import yaml
 from models_of_others import catboost_file, rows
-from planted_models import TINY
+from planted_models import tiny
+from resus.data.datasets.planted_taobao import PlantedTaobao
+from resus_process import COMMAND, SMALL, environment, succeed_here
 from typer.testing import CliRunner
 
-from resus.checking import known_keys
+import resus
+from resus import PlantedWorld, TableSchema, planted_log
+from resus.checking import checked
+from resus.cli.arguments import check_engine, check_part
 from resus.cli.main import app
-from resus.config.settings import Config
+from resus.config.settings import parse_assignments, resolve
+from resus.data.datasets.planted import draw_events
+from resus.data.options import PrepareOptions
+from resus.paper.questions import chosen_questions
+from resus.paper.rivals.catalogue import entry_of
 
-README = Path(__file__).parents[1] / "README.md"
-TEXT = README.read_text(encoding="utf-8")
-COMMANDS = sorted({line.partition("#")[0].strip() for line in re.findall(r"resus [a-z-]+ [^`\n]*", TEXT)})
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
+TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(DOCUMENTS)}
+README = TEXTS["README.md"]
+FENCE = re.compile(r"^```(.*?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LANGUAGES = {"sh", "python", "yaml", "json", "text"}
+LEARNERS = ("ridge", "nearest", "plus")
+PLANTED = ("prepare", "planted", "--set", "users=60", "--set", "items=20", "--set", "events_per_user=20")
+
+
+class Shown(NamedTuple):
+    """Something that a document shows, and where."""
+
+    document: str
+    text: str
+
+
+def blocks(language: str) -> list[Shown]:
+    return [Shown(name, code) for name, text in TEXTS.items() for said, code in FENCE.findall(text) if said == language]
+
+
+def spans() -> list[Shown]:
+    """Inline code of all documents."""
+    found = [(name, code) for name, text in TEXTS.items() for code in re.findall(r"`([^`]+)`", FENCE.sub("", text))]
+    return list(dict.fromkeys(Shown(name, " ".join(code.replace("\\|", "|").split())) for name, code in found))
+
+
+def shell_lines() -> list[Shown]:
+    """Commands of shell blocks: comments and here-documents removed, continued lines joined."""
+    found = []
+    for name, code in blocks("sh"):
+        code = re.sub(r"^(cat > \S+) <<END\n.*?^END$", r"\1", code, flags=re.MULTILINE | re.DOTALL)
+        for line in code.replace("\\\n", " ").splitlines():
+            command = " ".join(shlex.split(line, comments=True) and [line.partition("  #")[0].strip()])
+            if command:
+                found.append(Shown(name, command))
+    return found
+
+
+def alternatives(command: str) -> Iterator[str]:
+    """`--predictor lr|fm` shows two commands."""
+    choice = re.search(r"(?<=\s)[\w.-]+(?:\|[\w.-]+)+", command)
+    if choice is None:
+        yield command
+        return
+    for word in choice[0].split("|"):
+        yield from alternatives(command[: choice.start()] + word + command[choice.end() :])
+
+
+def check_command(words: list[str], *, whole: bool) -> None:
+    """Parse `resus ...` with the real parser and resolve its settings; `whole` allows no missing parameter."""
+    group = typer.main.get_command(app)
+    name, *arguments = words
+    if name in ("--help", "--version", "--debug"):
+        return
+    command = group.commands.get(name)  # type: ignore[attr-defined]
+    assert command is not None, f"there is no command '{name}'"
+    arguments = [re.sub(r"^N$", "100", word) for word in arguments]
+    if not whole:
+        arguments = completed(command, arguments)
+    check_settings(name, arguments, command.make_context(name, list(arguments)).params)
+
+
+def completed(command: Any, arguments: list[str]) -> list[str]:
+    """Words of a sentence with a value for the last option and for every required parameter, where missing."""
+    if arguments and any(arguments[-1] in parameter.opts and not parameter.is_flag for parameter in command.params[1:]):
+        arguments = [*arguments, "1"]
+    given, _, _ = command.make_parser(command.context_class(command)).parse_args(list(arguments))
+    for parameter in command.params:
+        if parameter.required and not given.get(parameter.name):
+            value = "rq1" if parameter.name == "question" else "planted"
+            arguments = [*arguments, *([] if parameter.param_type_name == "argument" else parameter.opts[:1]), value]
+    return arguments
+
+
+def check_settings(name: str, arguments: list[str], options: dict[str, Any]) -> None:
+    """What the parser leaves to the command: names, values and `--set KEY=VALUE`."""
+    assignments = parse_assignments(options.get("assignments") or [])
+    if name == "train":
+        done = CliRunner().invoke(app, ["train", *arguments, "--settings"])
+        assert done.exit_code == 0, done.exception or done.output
+    if name == "reproduce":
+        chosen_questions(options["question"])
+        resolve(assignments)
+    if name in ("prepare", "doctor"):
+        planted = options.get("source") == "planted"
+        model = PlantedTaobao if options.get("like") else PlantedWorld if planted else PrepareOptions
+        checked(model, assignments if planted else {"protocol": options.get("protocol", "paper"), **assignments})
+    for method in (options.get("methods") or options.get("rivals") or "none").split(","):
+        if method != "none":
+            entry_of(method)
+    check_part(options.get("part", "test"))
+    check_engine(options.get("engine", "local"), options.get("workers") if "engine" in options else None)
+
+
+def check_options(words: list[str]) -> None:
+    """Options without a command: at least one command takes them all."""
+    words = words[:-1] if words[1:] == ["KEY=VALUE"] else words
+    refusals = []
+    for name in sorted(typer.main.get_command(app).commands):  # type: ignore[attr-defined]
+        for more in [["--learner", learner] for learner in LEARNERS] if name == "train" else [[]]:
+            if len(words) == 1 and words[0] in CliRunner().invoke(app, [name, "--help"]).output.split():
+                return
+            try:
+                check_command([name, *more, *words], whole=False)
+            except (Exception, SystemExit) as error:
+                refusals.append(f"{name}: {error}")
+            else:
+                return
+    raise AssertionError(f"no command takes {' '.join(words)}: {refusals}")
+
+
+class Parsed(Exception):  # noqa: N818
+    """Arguments were accepted, and nothing was run."""
+
+
+def check_benchmark(module: str, arguments: list[str]) -> None:
+    """The module exists, and its parser accepts the arguments."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_only(parser: argparse.ArgumentParser, *given: Any) -> None:
+        parse(parser, arguments)
+        raise Parsed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+        with pytest.raises(Parsed):
+            importlib.import_module(module).main()
+
+
+def check(command: str, *, whole: bool = True) -> None:
+    """Refuse a command line that would fail."""
+    program, *words = shlex.split(command)
+    if program == "resus":
+        check_command(words, whole=whole)
+    elif program == "make":
+        done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    elif program == "python" and words[0] == "-m":
+        check_benchmark(words[1], words[2:])
+    elif program.endswith("pip") and words[0] == "install":
+        extras = re.findall(r"\[(.+?)\]", command)
+        known = importlib.import_module("tomllib").loads((ROOT / "pyproject.toml").read_text())["project"]
+        assert all(extra in known["optional-dependencies"] for group in extras for extra in group.split(","))
+    else:
+        assert program in ("source", "cat", "curl") or (ROOT / program).is_file(), f"unknown command: {command}"
+
+
+def test_every_block_names_its_language() -> None:
+    assert {language for text in TEXTS.values() for language, _ in FENCE.findall(text)} <= LANGUAGES
 
 
 def test_the_readme_shows_every_command() -> None:
-    shown = {shlex.split(command)[1] for command in COMMANDS}
-    assert {command.name for command in app.registered_commands} <= shown
+    shown = {text.split()[1] for document, text in shell_lines() if document == "README.md" and text[:6] == "resus "}
+    assert {command.name for command in app.registered_commands} == shown
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_in_the_readme_exists(command: str) -> None:
-    _, name, *words = shlex.split(command)
-    options = [word for word in words if word.startswith("--")]
-    known = CliRunner().invoke(app, [name, "--help"]).output
-    assert all(option in known for option in options), command
+@pytest.mark.parametrize("shown", shell_lines(), ids=str)
+def test_every_command_parses(shown: Shown) -> None:
+    check(shown.text)
 
 
-def test_every_setting_in_the_readme_exists() -> None:
-    settings = re.findall(r"--set ([a-z_]+\.[a-z_.]+)=", TEXT)
-    assert settings
-    assert set(settings) <= set(known_keys(Config))
+@pytest.mark.parametrize(
+    "shown", [span for span in spans() if re.match(r"(resus|make|python -m|pip install|\S*/pip) ", span.text)], ids=str
+)
+def test_every_command_in_a_sentence_parses(shown: Shown) -> None:
+    for command in alternatives(shown.text.replace(" …", "")):
+        check(command, whole=False)
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#]+)\)", TEXT))
-def test_every_link_in_the_readme_leads_somewhere(link: str) -> None:
-    assert link.startswith("http") or (README.parent / link).exists()
+@pytest.mark.parametrize("shown", [span for span in spans() if span.text.startswith("--")], ids=str)
+def test_every_option_in_a_sentence_exists(shown: Shown) -> None:
+    for options in alternatives(shown.text):
+        check_options(shlex.split(options))
 
 
-def test_the_code_on_top_of_ones_own_model_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "resus trian ml-1m",
+        "resus train ml-1m --settigns",
+        "resus train ml-1m --set training.epoch=3",
+        "resus train ml-1m --set training.epochs=many",
+        "resus train ml-1m --predictor deepfn",
+        "resus prepare planted --set user=30",
+        "resus prepare ml-1m --set negative=2",
+        "resus predict runs/mine --support support.csv",
+        "resus evaluate runs/mine --part train",
+        "resus evaluate runs/mine --draws some",
+        "resus reproduce rq9",
+        "resus reproduce rq1 --methods melo",
+        "resus warm-up runs/mine --rivals melo",
+        "make cake",
+        "python -m benchmarks.speeed",
+        "python -m benchmarks.speed --fast",
+        "python -m benchmarks.quality ml-2m",
+        "pip install -e '.[rays]'",
+        "resuss train",
+    ],
+)
+def test_a_wrong_command_is_noticed(command: str) -> None:
+    with pytest.raises((Exception, SystemExit)):
+        check(command)
+
+
+def test_a_wrong_option_in_a_sentence_is_noticed() -> None:
+    for options in ("--settigns", "--set learner.tast=false", "--engine spark"):
+        with pytest.raises(AssertionError):
+            check_options(shlex.split(options))
+
+
+@pytest.mark.parametrize("shown", [Shown(name, text) for name, text in TEXTS.items()], ids=lambda shown: shown.document)
+def test_every_link_leads_somewhere(shown: Shown) -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", FENCE.sub("", shown.text)):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / shown.document).parent / path if path else ROOT / shown.document
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def anchors(text: str) -> set[str]:
+    """Anchors of the headings, as GitHub makes them: a repeated heading gets a number."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", text), re.MULTILINE)
+    plain = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
+    return {f"{head}-{count}" if (count := plain[:place].count(head)) else head for place, head in enumerate(plain)}
+
+
+@pytest.mark.parametrize("shown", [span for span in spans() if re.fullmatch(r"\w[\w/-]*(\.py|/)", span.text)], ids=str)
+def test_every_source_file_exists(shown: Shown) -> None:
+    places = (ROOT, ROOT / "src" / "resus", (ROOT / shown.document).parent)
+    assert any((place / shown.text).exists() for place in places)
+
+
+@pytest.mark.parametrize("shown", [span for span in spans() if re.match(r"resus\.[a-zA-Z]", span.text)], ids=str)
+def test_every_name_of_the_library_exists(shown: Shown) -> None:
+    name = re.match(r"resus\.(\w+)", shown.text)
+    assert name is not None
+    assert name[1] in resus.__all__ or importlib.import_module(f"resus.{name[1]}")
+
+
+@pytest.mark.parametrize("shown", blocks("yaml"), ids=str)
+def test_every_schema_is_valid(shown: Shown) -> None:
+    TableSchema.model_validate(yaml.safe_load(shown.text))
+
+
+@pytest.mark.parametrize("shown", blocks("json"), ids=str)
+def test_all_json_is_valid(shown: Shown) -> None:
+    json.loads(shown.text)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files that the documents' code reads: tables, a model file, a log and an export."""
+    place = tmp_path_factory.mktemp("documents")
     table = rows()
-    catboost_file(table, tmp_path)
+    catboost_file(table, place)
     table = table.rename({"user": "user_id", "item": "movie_id", "click": "clicked", "hour": "age"})
     for name in ("events", "support", "query"):
-        table.write_csv(f"{name}.csv")
-    (code,) = (block for block in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL) if "model.cbm" in block)
-    small = code.replace('cbm"))', 'cbm"), settings=TINY)', 1)
-    exec(small, {"TINY": TINY})
-    assert "probability" in capsys.readouterr().out
+        table.write_csv(place / f"{name}.csv")
+    schema = {"user": "user_id", "item": "movie_id", "label": "clicked", "fields": {"age": "numeric"}}
+    (place / "schema.yaml").write_text(yaml.safe_dump(schema))
+    planted_log(PlantedWorld(users=80, items=20, events_per_user=40)).save(place / "data" / "frappe")
+    succeed_here(*PLANTED, cwd=place)
+    for line in live_commands():
+        small = SMALL if line[0] == "train" else []
+        succeed_here(*line, *small, cwd=place)
+    return place
+
+
+def live_commands() -> list[list[str]]:
+    """The README's way from training to an export."""
+    (block,) = (code for document, code in blocks("sh") if document == "README.md" and "resus serve" in code)
+    return [shlex.split(line, comments=True)[1:] for line in block.splitlines() if " serve " not in line]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("shown", blocks("python"), ids=str)
+def test_all_python_runs(shown: Shown, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    events = draw_events(PlantedWorld(users=10, items=20, events_per_user=10)).drop("truth", "crowd")
+    support, query = events.head(20), events.tail(20)
+    known = {"resus": resus, "Path": Path, "support": support, "query": query}
+    exec(compile(shown.text, shown.document, "exec"), known)
+
+
+@pytest.mark.integration
+def test_the_tables_in_the_readme_are_scored(folder: Path, tmp_path: Path) -> None:
+    files = dict(re.findall(r"^cat > (\S+) <<END\n(.*?)^END$", README, re.MULTILINE | re.DOTALL))
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    support, query = pl.read_csv(tmp_path / "support.csv"), pl.read_csv(tmp_path / "query.csv")
+    fields = dict.fromkeys(set(query.columns) - {"user", "item"}, "categorical")
+    schema = {"user": "user", "item": "item", "label": "used", "fields": fields}
+    users = pl.Series("user", [f"u{number // 8}" for number in range(240)])
+    table = pl.concat([support] * 120).with_columns(users, used=pl.Series([0, 1, 1] * 80))
+    keep = resus.BuildOptions(duplicates="keep")
+    model = tiny().fit(resus.build_log(table, TableSchema.model_validate(schema), keep, name="readme"))
+    answer = model.predict(support, query)
+    assert answer["support"].to_list() == [2, 2, 0]
+    assert answer["residual"][2] == 0
+
+
+@pytest.mark.integration
+def test_the_requests_in_the_readme_are_answered(folder: Path) -> None:
+    requests = re.findall(
+        r"curl -s 127\.0\.0\.1:8000(\S+) -H 'content-type: application/json' \\\n\s+-d '(.*?)'", README
+    )
+    assert len(requests) == README.count("curl ")
+    command = [*COMMAND, "serve", "runs/live-export", "--port", "0"]
+    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as service:
+        try:
+            assert service.stdout is not None
+            address = re.search(r"http://\S+?:\d+", service.stdout.readline())
+            assert address is not None
+            transport = httpx.HTTPTransport(retries=5)
+            with httpx.Client(base_url=address[0], transport=transport, timeout=30) as client:
+                for path, body in requests:
+                    answer = client.post(path, json=json.loads(body))
+                    assert answer.status_code == 200, answer.text
+        finally:
+            service.terminate()

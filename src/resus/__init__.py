@@ -79,7 +79,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Names load on first use: importing resus stays instant, torch waits until it is needed."""
+    """Names load on first use, so that `import resus` is instant and torch loads only when needed."""
     if name == "load":
         return import_module("resus.estimator").Resus.load
     if name == "open_log":

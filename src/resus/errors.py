@@ -5,12 +5,12 @@ ResusError
 │   ├── RowError     one row of a table is wrong
 │   └── DownloadError    a publisher's file could not be fetched or does not match its checksum
 ├── ConfigError      an unknown or impossible setting
-├── ArtifactError    a run folder or prepared log is missing, half-written or foreign
+├── ArtifactError    a run folder or prepared log is missing, incomplete or of another kind
 ├── StorageError     the disk refused a write (full, read-only)
-└── TrainingError    training cannot go on (nothing to learn from, or a loss that is not finite)
+└── TrainingError    training cannot continue (nothing to learn from, or a loss that is not finite)
 
-Each carries one sentence: what is wrong, where, and what to do. The command line prints it and exits with 2.
-What may be meant, but hardly is, is a `ResusWarning`: the command line prints it and goes on.
+Each message is one sentence: what is wrong, where, and what to do. The command line prints it and exits with 2.
+A `ResusWarning` is about something that is allowed but probably a mistake: the command line prints it and continues.
 """
 
 
@@ -39,7 +39,7 @@ class ConfigError(ResusError):
 
 
 class ArtifactError(ResusError):
-    """A run folder or prepared log is missing, half-written or foreign."""
+    """A run folder or prepared log is missing, incomplete or of another kind."""
 
 
 class StorageError(ResusError):
@@ -47,8 +47,8 @@ class StorageError(ResusError):
 
 
 class TrainingError(ResusError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 class ResusWarning(UserWarning):
-    """What may be meant, but hardly is."""
+    """Something that is allowed but probably a mistake."""

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: write aside, fsync, rename."""
+"""Files that are either complete or absent: write to a temporary name, fsync, rename."""
 
 import contextlib
 import errno
@@ -14,7 +14,7 @@ from typing import Any
 
 from resus.errors import ArtifactError, StorageError
 
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _WRITE_REFUSED = {
     errno.EACCES,
     errno.EDQUOT,
@@ -31,7 +31,7 @@ _WRITE_REFUSED = {
 
 @contextlib.contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """Yield a path to write to; it replaces `target` only when the block ends well."""
+    """Yield a path to write to. It replaces `target` only if the block succeeds."""
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = _aside(target)
@@ -46,8 +46,8 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Hold a lock that ends with this process, however it ends; yield False where another has it and we do not wait."""
-    import fcntl  # not on Windows, where all that needs no lock works nevertheless
+    """Hold a lock that ends with this process. With `wait=False`, yield False if another process holds it."""
+    import fcntl  # not available on Windows, where everything that needs no lock still works
 
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one whole line, durably, beside other processes that do the same; a line cut short by a kill is dropped."""
+    """Append one line durably. Several processes may append to one file; a line that a kill cut short is dropped."""
     assert "\n" not in line
     with locked(path.with_name(f".{path.name}.lock")), storage_errors(path), path.open("ab+") as stream:
         stream.seek(0)
@@ -75,7 +75,7 @@ def append_line(path: Path, line: str) -> None:
 
 @contextlib.contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder to fill; it replaces `target` only when the block ends well."""
+    """Yield a folder to fill. It replaces `target` only if the block succeeds."""
     with storage_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = _aside(target)
@@ -104,9 +104,11 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ArtifactError(f"{path} does not exist: check the path, or make it again") from None
+        raise ArtifactError(f"{path} does not exist: check the path, or create it again") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path} is not whole JSON ({error}): it was cut short or edited; make it again") from None
+        raise ArtifactError(
+            f"{path} is not valid JSON ({error}): it was truncated or edited; create it again"
+        ) from None
 
 
 def sha256_of(path: Path) -> str:
@@ -118,7 +120,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _swap_in(aside: Path, target: Path) -> None:
-    """Put `aside` where `target` is; a folder cannot be replaced in one rename, so the old one steps away first."""
+    """Replace the folder `target` by `aside`. One rename cannot do that, so the old folder is renamed first."""
     if not target.exists():
         aside.rename(target)
         return
@@ -129,13 +131,13 @@ def _swap_in(aside: Path, target: Path) -> None:
 
 
 def _aside(target: Path) -> Path:
-    """A sibling name of this process's own; what a killed process left there is swept away first."""
+    """A temporary name next to `target` for this process. Deletes what killed processes left behind."""
     for stale in target.parent.glob(f".{glob.escape(target.name)}.aside-*"):
         owner = stale.name.rpartition("aside-")[2].partition("-")[0]
         if owner != str(os.getpid()) and _is_running(owner):
             continue
         if stale.name.endswith("-old") and not target.exists():
-            stale.rename(target)  # its process was killed between the two renames of a swap
+            stale.rename(target)  # a process was killed between the two renames
         else:
             shutil.rmtree(stale) if stale.is_dir() else stale.unlink()
     return target.with_name(f".{target.name}.aside-{os.getpid()}")
@@ -161,15 +163,15 @@ def _fsync(path: Path) -> None:
 
 @contextlib.contextmanager
 def storage_errors(target: Path) -> Iterator[None]:
-    """A refused write becomes one sentence that names the place."""
+    """Turn a failed write into one sentence that names the path."""
     try:
         yield
     except OSError as error:
-        in_words = re.search(r"\(os error (\d+)\)", str(error))  # as polars, written in Rust, says it
+        in_words = re.search(r"\(os error (\d+)\)", str(error))  # how polars, written in Rust, reports it
         number = int(in_words[1]) if in_words else error.errno or 0
         if number not in _WRITE_REFUSED:
             raise
         raise StorageError(
             f"cannot write {target}: {os.strerror(number).lower()}; "
-            + ("free some space or choose another place" if number in _NO_ROOM else "choose another place")
+            + ("free some space or choose another path" if number in _NO_SPACE else "choose another path")
         ) from error

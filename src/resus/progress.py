@@ -1,13 +1,13 @@
-"""How long work tells its watcher where it stands."""
+"""How long-running work reports its progress."""
 
 from typing import Protocol
 
 
 class Progress(Protocol):
-    """Called as the work goes on; `total` is None while it is unknown, `unit` says what is counted."""
+    """Called while work goes on. `total` is None while unknown; `unit` names what is counted."""
 
     def __call__(self, task: str, done: int, total: int | None, unit: str = "") -> None: ...
 
 
 def silent(task: str, done: int, total: int | None, unit: str = "") -> None:
-    """Nobody watches."""
+    """No progress output."""

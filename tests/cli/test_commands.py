@@ -1,4 +1,4 @@
-"""The way from data to a report, in commands."""
+"""The commands from data to a report."""
 
 import json
 import shutil
@@ -6,13 +6,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from resus_process import SMALL, resus_here, start, succeed, workplace_in
+from resus_process import SMALL, resus_here, start, succeed, succeed_here, workplace_in
 
 from resus import InteractionLog, PlantedWorld, load
 from resus.data.datasets.planted import draw_events
 
 pytestmark = pytest.mark.integration
-
 
 STAGE_KEYS = {"auc", "gauc", "logloss", "calibration_error", "rela_impr", "gap_closed", "sizes"}
 SIZE_KEYS = {"auc", "gauc", "logloss", "calibration_error", "rela_impr", "gap_closed", "users", "queries", "gauc_users"}
@@ -46,7 +45,7 @@ def test_from_data_to_a_report(workplace: Path) -> None:
         ("residuals", 1),
         ("residuals", 2),
     ]
-    said = succeed("evaluate", "run", "--out", "compared", cwd=workplace)
+    said = succeed_here("evaluate", "run", "--out", "compared", cwd=workplace)
     assert all(word in said for word in ("DeepFM", "RESUS-RR", "oracle", "stage I", "next: resus report compared"))
     assert "gain over DeepFM (95 % of 200 draws of users)" in said
     results = json.loads((workplace / "compared" / "results.json").read_text())
@@ -57,10 +56,10 @@ def test_from_data_to_a_report(workplace: Path) -> None:
         assert list(model["sizes"]) == [str(size) for size in range(7)]
         assert all(size.keys() == SIZE_KEYS for size in model["sizes"].values())
     assert (results["gains"]["draws"], list(results["gains"]["models"])) == (200, ["RESUS-RR", "oracle", "crowd"])
-    said = succeed("evaluate", "run", "--draws", "0", "--out", "without", cwd=workplace)
+    said = succeed_here("evaluate", "run", "--draws", "0", "--out", "without", cwd=workplace)
     assert "gain over" not in said
     assert json.loads((workplace / "without" / "results.json").read_text()) == results | {"gains": None}
-    said = succeed("report", "compared", cwd=workplace)
+    said = succeed_here("report", "compared", cwd=workplace)
     assert "report: compared/report.html" in said
     page = (workplace / "compared" / "report.html").read_text()
     assert "RESUS-RR" in page
@@ -69,14 +68,14 @@ def test_from_data_to_a_report(workplace: Path) -> None:
         assert (workplace / "compared" / picture).read_bytes().startswith(b"\x89PNG")
 
 
-def test_predict_writes_what_the_library_answers(workplace: Path, tmp_path: Path) -> None:
+def test_predict_writes_what_the_library_returns(workplace: Path, tmp_path: Path) -> None:
     events = draw_events(PlantedWorld(users=20, items=40, seed=9)).drop("truth", "crowd")
     support = events.filter(pl.col("time") < 4).with_columns(user="new " + pl.col("user").cast(pl.String))
     query = events.filter(pl.col("time") == 5).with_columns(user="new " + pl.col("user").cast(pl.String)).drop("click")
     support.write_csv(tmp_path / "support.csv")
     query.write_parquet(tmp_path / "query.parquet")
     files = ("--support", tmp_path / "support.csv", "--query", tmp_path / "query.parquet")
-    said = succeed("predict", "run", *files, "--out", tmp_path / "scores.parquet", cwd=workplace)
+    said = succeed_here("predict", "run", *files, "--out", tmp_path / "scores.parquet", cwd=workplace)
     assert f"{query.height} scores in" in said
     scores = pl.read_parquet(tmp_path / "scores.parquet")
     answer = load(workplace / "run").predict(support, query)
@@ -88,7 +87,7 @@ def test_predict_writes_what_the_library_answers(workplace: Path, tmp_path: Path
     assert len(shown) == 1 + query.height
 
 
-def test_a_world_like_taobao_is_drawn_prepared_and_judged_as_taobao(tmp_path: Path) -> None:
+def test_a_world_like_taobao_is_drawn_prepared_and_checked_as_taobao(tmp_path: Path) -> None:
     draw = ("prepare", "planted", "--like", "taobao", "--rows", 60_000, "--set", "seed=4")
     said = resus_here(*draw, cwd=tmp_path).stdout
     assert "60,000 impressions" in said
@@ -106,7 +105,7 @@ def test_a_world_like_taobao_is_drawn_prepared_and_judged_as_taobao(tmp_path: Pa
     assert resus_here("doctor", "data/planted-taobao-files", cwd=tmp_path).returncode == 0
 
 
-def test_a_killed_prepare_leaves_no_half_log_and_the_next_one_sweeps_up(tmp_path: Path) -> None:
+def test_a_killed_prepare_leaves_no_log_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     resus_here("prepare", "planted", "--like", "taobao", "--rows", 200_000, "--out", "files", cwd=tmp_path)
     words = ("prepare", "taobao", "--path", "files", "--out", "log", "--set", "min_item_count=1")
     with start(*words, cwd=tmp_path) as process:
@@ -126,13 +125,13 @@ def test_a_killed_prepare_leaves_no_half_log_and_the_next_one_sweeps_up(tmp_path
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("planted", "--rows", 5000), "--rows is for files in a published layout: add --like taobao"),
-        (("planted", "--like", "taobo"), "there is no planted world like 'taobo': write --like taobao"),
+        (("planted", "--rows", 5000), "--rows needs --like taobao"),
+        (("planted", "--like", "taobo"), "--like is 'taobo'"),
         (("planted", "--like", "taobao", "--rows", 10), "'rows' is 10: input should be greater than or equal to 1000"),
         (("planted", "--like", "taobao", "--set", "sead=1"), "unknown key 'sead', did you mean 'seed'?"),
-        (("planted", "--like", "taobao", "--rows", 2000, "--set", "rows=3000"), "the rows are given twice"),
-        (("taobao", "--like", "taobao"), "--like and --rows draw a planted world: write 'resus prepare planted'"),
-        (("planted", "--like", "taobao", "--path", "x"), "the planted world is drawn, not read: leave out --path"),
+        (("planted", "--like", "taobao", "--rows", 2000, "--set", "rows=3000"), "rows is set twice"),
+        (("taobao", "--like", "taobao"), "--like and --rows need 'resus prepare planted'"),
+        (("planted", "--like", "taobao", "--path", "x"), "planted is drawn, not read from files: leave out --path"),
     ],
 )
 def test_a_mistake_about_planted_files_is_one_sentence(
@@ -144,14 +143,14 @@ def test_a_mistake_about_planted_files_is_one_sentence(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_names_with_brackets_are_said_as_they_are(tmp_path: Path) -> None:
+def test_names_with_brackets_are_printed_literally(tmp_path: Path) -> None:
     folder = "my [bold] log"
-    said = succeed("prepare", "planted", "--set", "users=20", "--out", folder, cwd=tmp_path)
+    said = succeed_here("prepare", "planted", "--set", "users=20", "--out", folder, cwd=tmp_path)
     assert f"log in {folder}" in said
     assert (tmp_path / folder / "manifest.json").is_file()
 
 
-def test_a_finished_run_is_left_alone(workplace: Path) -> None:
+def test_a_finished_run_stays_unchanged(workplace: Path) -> None:
     before = {path.name: path.read_bytes() for path in (workplace / "run").iterdir()}
     done = resus_here("train", "log", *SMALL, "--out", "run", cwd=workplace)
     assert done.returncode == 2
@@ -160,7 +159,7 @@ def test_a_finished_run_is_left_alone(workplace: Path) -> None:
     assert {path.name: path.read_bytes() for path in (workplace / "run").iterdir()} == before
 
 
-def test_a_file_of_settings_and_words_on_the_line(workplace: Path, tmp_path: Path) -> None:
+def test_options_override_the_config_file(workplace: Path, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(
         "predictor: {hidden_units: [8], epochs: 1}\nencoder: {hidden_units: [8]}\n"
         "training: {epochs: 5}\nevaluation: {max_size: 6}\n"
@@ -179,36 +178,36 @@ def test_a_file_of_settings_and_words_on_the_line(workplace: Path, tmp_path: Pat
 
 
 def test_version_help_and_settings(tmp_path: Path) -> None:
-    assert succeed("--version", cwd=tmp_path).startswith("resus ")
-    said = succeed("--help", cwd=tmp_path)
+    assert succeed_here("--version", cwd=tmp_path).startswith("resus ")
+    said = succeed_here("--help", cwd=tmp_path)
     assert all(name in said for name in ("prepare", "train", "evaluate", "predict", "report", "doctor"))
-    said = succeed("train", "--settings", cwd=tmp_path)
+    said = succeed_here("train", "--settings", cwd=tmp_path)
     assert "training.scalar_learning_rate" in said
     assert list(tmp_path.iterdir()) == []
 
 
-def test_settings_are_listed_as_the_other_options_leave_them(tmp_path: Path) -> None:
+def test_listed_settings_follow_the_other_options(tmp_path: Path) -> None:
     said = succeed("train", "--learner", "plus", "--set", "training.epochs=7", "--settings", cwd=tmp_path)
     listed = dict(line.split()[:2] for line in said.splitlines() if line.strip())
     assert (listed["encoder.kind"], listed["training.folds"], listed["training.epochs"]) == ("factors", "4", "7")
 
 
-def test_a_run_that_takes_a_predictor_over_takes_its_settings_too(workplace: Path) -> None:
+def test_predictor_from_takes_the_settings_of_the_predictor_too(workplace: Path) -> None:
     words = ("train", "log", *SMALL, "--predictor", "fm", "--set", "predictor.embedding_dim=3")
-    succeed(*words, "--out", "of-three", cwd=workplace)
-    succeed("train", "log", *SMALL, "--predictor-from", "of-three", "--out", "taken", cwd=workplace)
+    succeed_here(*words, "--out", "of-three", cwd=workplace)
+    succeed_here("train", "log", *SMALL, "--predictor-from", "of-three", "--out", "taken", cwd=workplace)
     assert load(workplace / "taken").config.predictor == load(workplace / "of-three").config.predictor
     other = ("--predictor-from", "of-three", "--set", "predictor.embedding_dim=4", "--out", "other")
     done = resus_here("train", "log", *SMALL, *other, cwd=workplace)
     assert (done.returncode, "predictor.embedding_dim is 3 there and 4 here" in done.stderr) == (2, True), done.stderr
 
 
-def test_a_log_that_takes_anothers_place_is_told_of_and_so_is_the_run_that_needs_it(workplace: Path) -> None:
+def test_replacing_a_log_is_reported_and_its_old_runs_refuse_the_new_one(workplace: Path) -> None:
     shutil.copytree(workplace / "log", workplace / "replaced")
-    succeed("train", "replaced", *SMALL, "--out", "of-replaced", cwd=workplace)
+    succeed_here("train", "replaced", *SMALL, "--out", "of-replaced", cwd=workplace)
     words = ("prepare", "planted", "--set", "users=121", "--out", "replaced")
-    assert "held another log until now" in succeed(*words, cwd=workplace)
-    assert "held another log" not in succeed(*words, cwd=workplace)
+    assert "held another log before" in succeed_here(*words, cwd=workplace)
+    assert "held another log" not in succeed_here(*words, cwd=workplace)
     done = resus_here("evaluate", "of-replaced", cwd=workplace)
     assert done.returncode == 2
     assert "RESUS-RR was trained on another log than 'planted'" in done.stderr

@@ -1,4 +1,4 @@
-"""Progress without a terminal: a line when a task begins, and now and then how far, how fast and how much memory."""
+"""Progress without a terminal: a line when a task starts; later lines with count, speed, memory and time left."""
 
 import re
 
@@ -8,7 +8,7 @@ from resus.cli import console
 from resus.cli.console import progress_bars
 
 
-def test_long_work_says_how_fast_it_goes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_reports_its_speed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(console, "LINE_SECONDS", 0.0)
     with progress_bars() as progress:
         progress("work", 0, 40_000_000, "rows")
@@ -20,7 +20,7 @@ def test_long_work_says_how_fast_it_goes(capsys: pytest.CaptureFixture[str], mon
     assert re.fullmatch(r"work: 20M/40M rows, \S+/s, \d+\.\d GB, \d+ s left", counted)
 
 
-def test_short_work_says_only_that_it_began(capsys: pytest.CaptureFixture[str]) -> None:
+def test_short_work_reports_only_its_start(capsys: pytest.CaptureFixture[str]) -> None:
     with progress_bars() as progress:
         for done in range(1000):
             progress("work", done, 1000, "rows")

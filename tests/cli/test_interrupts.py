@@ -1,4 +1,4 @@
-"""One Ctrl-C is said once, whoever else makes an exception of it."""
+"""One Ctrl-C is reported once, even if several libraries raise an exception for it."""
 
 import sys
 
@@ -8,7 +8,7 @@ from resus.cli import main as entry
 
 
 class Closing:
-    """Something that fails while it is let go of."""
+    """An object that fails when it is deleted."""
 
     def __init__(self, error: type[BaseException]) -> None:
         self._error = error

@@ -1,4 +1,4 @@
-"""Every mistake gets exit code 2 and one sentence that names the culprit, and leaves the folder as it was."""
+"""Every mistake gives exit code 2 and one sentence that names the cause, and leaves the folder unchanged."""
 
 import hashlib
 import shutil
@@ -14,7 +14,6 @@ from resus.cli.main import main
 
 pytestmark = pytest.mark.integration
 
-
 SCHEMA = "user: who\nitem: what\nlabel: click\ntime: at\nfields: {price: numeric}\n"
 LINES = ["who,what,click,at,price", *(f"u{row % 4},i{row % 5},{row % 2},{row},{row}.5" for row in range(40))]
 PREPARE = ("prepare", "events.csv", "--schema", "schema.yaml", "--out", "log")
@@ -23,7 +22,7 @@ TRAIN = ("train", "log", *SMALL, "--out", "run")
 
 @dataclass(frozen=True)
 class Mistake:
-    """What was typed, what is wrong in the folder, and words that the answer must hold."""
+    """A command, the words its message must hold, and how to spoil the folder first."""
 
     words: tuple[str, ...]
     wanted: tuple[str, ...]
@@ -31,7 +30,7 @@ class Mistake:
 
 
 def line(number: int, text: str) -> Callable[[Path], object]:
-    """Events with one line (1 is the header) replaced."""
+    """Replace one line of the events; line 1 is the header."""
     return lambda folder: (folder / "events.csv").write_text(
         "\n".join([*LINES[: number - 1], text, *LINES[number:]]) + "\n"
     )
@@ -59,7 +58,7 @@ IN_DATA = {
     "label of nan": Mistake(PREPARE, ("row 3", "'click'"), line(3, "u1,i1,nan,1,1.5")),
     "number that is not one": Mistake(
         PREPARE,
-        ("row 3", "'price'", "write a number", "declare the field categorical"),
+        ("row 3", "'price'", "write a number"),
         line(3, "u1,i1,1,1,cheap"),
     ),
     "empty user": Mistake(PREPARE, ("row 3", "'who'", "the user is empty"), line(3, ",i1,1,1,1.5")),
@@ -83,7 +82,7 @@ IN_DATA = {
     "unknown option": Mistake((*PREPARE, "--set", "min_counts=3"), ("did you mean 'min_count'",)),
     "unknown planted option": Mistake(("prepare", "planted", "--set", "user=30"), ("did you mean 'users'",)),
     "planted world from a file": Mistake(("prepare", "planted", "--schema", "schema.yaml"), ("--schema",)),
-    "somebody's folder": Mistake(
+    "folder with other files": Mistake(
         ("prepare", "planted", "--set", "users=20", "--out", "."), ("events.csv", "choose another")
     ),
     "out is a file": Mistake((*PREPARE[:-1], "events.csv"), ("events.csv", "choose")),
@@ -157,14 +156,14 @@ def test_a_mistake_in_the_settings(mistake: Mistake, folder: Path, workplace: Pa
 
 
 @pytest.mark.parametrize("name", ["truncated file", "unknown data set", "user with a single row"])
-def test_a_process_of_its_own_answers_the_same(name: str, folder: Path) -> None:
+def test_a_separate_process_answers_the_same(name: str, folder: Path) -> None:
     IN_DATA[name].spoil(folder)
     before = listing(folder)
     one_sentence(resus(*IN_DATA[name].words, cwd=folder), IN_DATA[name].wanted)
     assert listing(folder) == before
 
 
-def test_the_table_without_mistakes_is_taken(folder: Path) -> None:
+def test_the_table_without_mistakes_is_accepted(folder: Path) -> None:
     assert "40 events of 4 users" in resus_here(*PREPARE, cwd=folder).stdout
 
 
@@ -178,7 +177,7 @@ def test_too_few_users_to_split(folder: Path) -> None:
 
 @pytest.mark.parametrize("command", ["evaluate", "predict", "train"])
 @pytest.mark.parametrize("damage", ["half-written", "foreign", "missing"])
-def test_a_model_that_is_not_whole(command: str, damage: str, folder: Path, workplace: Path) -> None:
+def test_a_model_that_is_incomplete(command: str, damage: str, folder: Path, workplace: Path) -> None:
     shutil.copytree(workplace / "log", folder / "log")
     if damage == "foreign":
         (folder / "run").mkdir()
@@ -198,7 +197,7 @@ def test_a_model_that_is_not_whole(command: str, damage: str, folder: Path, work
 
 
 @pytest.mark.parametrize("file", ["ids.npy", "labels.npy", "users.arrow", "features.json", "manifest.json"])
-def test_a_log_that_is_not_whole(file: str, folder: Path, workplace: Path) -> None:
+def test_a_log_that_is_incomplete(file: str, folder: Path, workplace: Path) -> None:
     shutil.copytree(workplace / "log", folder / "log")
     content = (folder / "log" / file).read_bytes()
     (folder / "log" / file).write_bytes(content[: len(content) // 2])
@@ -243,14 +242,14 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
     assert "ConfigError: there is no data set 'ml-2m'" in done.stderr
 
 
-def test_the_script_is_installed_under_its_name() -> None:
+def test_the_script_is_installed() -> None:
     from importlib.metadata import entry_points
 
     (script,) = entry_points(group="console_scripts", name="resus")
     assert script.load() is main
 
 
-def test_a_log_is_not_replaced_by_that_of_another_table(folder: Path) -> None:
+def test_a_log_is_not_replaced_by_the_log_of_another_table(folder: Path) -> None:
     assert resus_here(*PREPARE, cwd=folder).returncode == 0
     shutil.copy(folder / "events.csv", folder / "others.csv")
     before = listing(folder)
@@ -264,4 +263,4 @@ def test_a_misspelt_log_is_answered_with_the_nearest(folder: Path) -> None:
     assert resus_here(*PREPARE[:-1], "data/events", cwd=folder).returncode == 0
     one_sentence(resus_here("train", "event", cwd=folder), ("did you mean 'events'?",))
     told = resus_here("doctor", "data/events", cwd=folder)
-    assert (told.returncode, "is a prepared log and whole" in told.stdout) == (0, True)
+    assert (told.returncode, "is a complete prepared log" in told.stdout) == (0, True)

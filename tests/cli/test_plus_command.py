@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from resus_process import SMALL, resus_here
+from resus_process import SMALL, resus_here, succeed_here
 
 from resus import PlantedWorld, load
 from resus.data.datasets.planted import draw_events
@@ -16,15 +16,9 @@ pytestmark = pytest.mark.integration
 PLUS = [*SMALL, "--set", "encoder.epochs=1", "--set", "training.folds=2", "--predictor", "lr", "--learner", "plus"]
 
 
-def succeed(*words: object, cwd: Path) -> str:
-    done = resus_here(*words, cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_from_training_to_an_export(tmp_path: Path) -> None:
-    succeed("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=tmp_path)
-    said = succeed("train", "log", *PLUS, "--out", "run", cwd=tmp_path)
+    succeed_here("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=tmp_path)
+    said = succeed_here("train", "log", *PLUS, "--out", "run", cwd=tmp_path)
     assert "RESUS+ on log" in said
     assert "predictor without fold 2 of 2: validation AUC" in said
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
@@ -32,21 +26,21 @@ def test_from_training_to_an_export(tmp_path: Path) -> None:
         "metrics.jsonl",
         "model.safetensors",
     ]
-    assert "RESUS+" in succeed("evaluate", "run", "--draws", "0", cwd=tmp_path)
+    assert "RESUS+" in succeed_here("evaluate", "run", "--draws", "0", cwd=tmp_path)
 
     events = draw_events(PlantedWorld(users=10, items=40)).select(pl.exclude("truth", "crowd"))
     label = load(tmp_path / "run").schema.label
     events[:20].write_csv(tmp_path / "support.csv")
     events[20:40].drop(label).write_csv(tmp_path / "query.csv")
     answers = ["--support", "support.csv", "--query", "query.csv", "--out", "answers.csv"]
-    succeed("predict", "run", *answers, cwd=tmp_path)
+    succeed_here("predict", "run", *answers, cwd=tmp_path)
     expected = load(tmp_path / "run").predict(
         pl.read_csv(tmp_path / "support.csv"), pl.read_csv(tmp_path / "query.csv")
     )
     found = pl.read_csv(tmp_path / "answers.csv")
     np.testing.assert_allclose(found["probability"], expected["probability"], atol=1e-6)
 
-    succeed("export", "run", "--out", "export", cwd=tmp_path)
+    succeed_here("export", "run", "--out", "export", cwd=tmp_path)
     assert LoadedModel.load(tmp_path / "export").config.model_name == "RESUS+"
 
 

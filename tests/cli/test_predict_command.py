@@ -1,4 +1,4 @@
-"""`resus predict` on Parquet: killed, interrupted, refused, and the same scores in the end."""
+"""`resus predict` with Parquet: the same scores after a kill and an interrupt; mistakes are one sentence."""
 
 import signal
 import time
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def stop(words: list[object], cwd: Path, sign: signal.Signals, parts: int) -> tuple[int, str]:
-    """Run until some parts are there, send the signal: exit code and all that was said."""
+    """Run until some parts exist, then send the signal. Returns the exit code and standard error."""
     with start(*words, cwd=cwd) as process:
         while process.poll() is None and len(list((cwd / UNFINISHED).glob("part-*"))) < parts:
             time.sleep(0.002)
@@ -43,7 +43,7 @@ def stop(words: list[object], cwd: Path, sign: signal.Signals, parts: int) -> tu
     return process.returncode, said
 
 
-def test_scores_killed_and_interrupted_end_as_undisturbed_ones(run: Path, folder: Path) -> None:
+def test_a_killed_and_interrupted_prediction_resumes_to_the_same_scores(run: Path, folder: Path) -> None:
     predict: list[object] = ["predict", run, *FILES, "--block-rows", 3]
     calm = resus_here(*predict, "--out", "calm.parquet", cwd=folder)
     assert calm.returncode == 0, calm.stderr
@@ -52,11 +52,8 @@ def test_scores_killed_and_interrupted_end_as_undisturbed_ones(run: Path, folder
     code, said = stop(words, folder, signal.SIGKILL, parts=3)
     assert code == -signal.SIGKILL, said
     refused = resus_here(*words, cwd=folder)
-    assert (refused.returncode, refused.stderr) == (
-        2,
-        f"resus: {UNFINISHED} holds unfinished scores: go on with --resume, delete it, "
-        "or choose another file with --out\n",
-    )
+    assert refused.returncode == 2
+    assert f"resus: {UNFINISHED} holds unfinished scores: add --resume" in refused.stderr
     other = resus_here(*predict[:-1], 4, "--out", "scores.parquet", "--resume", cwd=folder)
     assert other.returncode == 2
     assert f"{UNFINISHED} holds unfinished scores of another model, other files or another --block-rows" in other.stderr
@@ -64,8 +61,8 @@ def test_scores_killed_and_interrupted_end_as_undisturbed_ones(run: Path, folder
     code, said = stop([*words, "--resume"], folder, signal.SIGINT, parts=done + 3)
     assert code == 130, said
     assert "Traceback" not in said
-    assert "support" not in said
-    assert said.endswith("stopped; the same command with --resume goes on\n")
+    assert "events" not in said, "the support is not read again"
+    assert said.splitlines()[-1].startswith("stopped; ")
     assert not (folder / "scores.parquet").exists()
 
     ended = resus_here(*words, "--resume", cwd=folder)
@@ -75,7 +72,7 @@ def test_scores_killed_and_interrupted_end_as_undisturbed_ones(run: Path, folder
     assert not (folder / UNFINISHED).exists()
 
 
-def test_all_ways_to_ask_give_the_same_scores(run: Path, folder: Path) -> None:
+def test_all_file_formats_give_the_same_scores(run: Path, folder: Path) -> None:
     asked = pl.read_parquet(folder / "query.parquet")
     asked.write_csv(folder / "query.csv")
     pl.read_parquet(folder / "support.parquet").write_csv(folder / "support.csv")
@@ -92,23 +89,23 @@ def test_all_ways_to_ask_give_the_same_scores(run: Path, folder: Path) -> None:
     assert all(other.equals(scores[0]) for other in scores)
 
 
-def test_what_was_never_seen_is_said_once_for_all_blocks(run: Path, folder: Path) -> None:
+def test_unknown_values_are_reported_once_for_all_blocks(run: Path, folder: Path) -> None:
     asked = pl.read_parquet(folder / "query.parquet").with_columns(brand=pl.lit("new"))
     pq.write_table(asked.to_arrow(), folder / "query.parquet")
     counts = ", ".join(f"{name} in {count}" for name, count in load(run).unknown_values(asked).items())
     assert f"brand in {asked.height}" in counts
-    sentence = f"values never seen in training, of {asked.height} query rows: {counts}\n"
     said = resus_here("predict", run, *FILES, "--block-rows", 100, "--out", "scores.parquet", cwd=folder).stderr
-    assert said.endswith(sentence)
-    assert resus_here("predict", run, *FILES, "--out", "scores.csv", cwd=folder).stderr == sentence
+    (sentence,) = (line for line in said.splitlines() if counts in line)
+    assert f"{asked.height} query rows" in sentence
+    assert resus_here("predict", run, *FILES, "--out", "scores.csv", cwd=folder).stderr == f"{sentence}\n"
 
 
 @pytest.mark.parametrize("out", ["scores.parquet", "scores.csv"])
-def test_tables_without_rows(run: Path, folder: Path, out: str) -> None:
+def test_empty_tables(run: Path, folder: Path, out: str) -> None:
     support, asked = (pl.read_parquet(folder / f"{name}.parquet") for name in ("support", "query"))
     pq.write_table(support.clear().to_arrow(), folder / "support.parquet")
     said = resus_here("predict", run, *FILES, "--out", out, cwd=folder)
-    assert "the support has no rows: every answer is Ψ's\n" in said.stderr
+    assert "the support has no rows" in said.stderr
     assert said.stdout == f"{asked.height} scores in {out}\n"
     pq.write_table(support.to_arrow(), folder / "support.parquet")
     pq.write_table(asked.clear().to_arrow(), folder / "query.parquet")
@@ -117,16 +114,16 @@ def test_tables_without_rows(run: Path, folder: Path, out: str) -> None:
 
 @pytest.mark.parametrize("option", [("--resume",), ("--block-rows", 10)])
 @pytest.mark.parametrize("out", [(), ("--out", "scores.csv")])
-def test_options_of_blocks_are_refused_where_there_are_none(
+def test_options_of_blocks_need_parquet(
     run: Path, folder: Path, option: tuple[object, ...], out: tuple[str, ...]
 ) -> None:
     done = resus_here("predict", run, *FILES, *out, *option, cwd=folder)
-    sentence = f"resus: {option[0]} is for a Parquet --query with a Parquet --out: name such files, or leave it out\n"
-    assert (done.returncode, done.stderr) == (2, sentence)
+    assert done.returncode == 2
+    assert f"{option[0]} needs a Parquet --query and a Parquet --out" in done.stderr
 
 
 @pytest.mark.parametrize("file", ["support.parquet", "query.parquet"])
-def test_a_cut_file_gets_one_sentence_and_leaves_nothing(run: Path, folder: Path, file: str) -> None:
+def test_a_truncated_file_is_one_sentence_and_leaves_no_files(run: Path, folder: Path, file: str) -> None:
     (folder / file).write_bytes((folder / file).read_bytes()[:-20])
     before = sorted(folder.iterdir())
     done = resus_here("predict", run, *FILES, "--out", "scores.parquet", cwd=folder)
@@ -137,14 +134,11 @@ def test_a_cut_file_gets_one_sentence_and_leaves_nothing(run: Path, folder: Path
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_a_table_that_is_read_is_not_overwritten(ending: str, tmp_path: Path) -> None:
-    """Whichever way the tables are read."""
+def test_an_input_is_never_overwritten(ending: str, tmp_path: Path) -> None:
     table = tmp_path / f"table.{ending}"
     table.write_bytes(b"mine")
     words = ("predict", "run", "--support", table.name, "--query", table.name, "--out", f"./{table.name}")
     done = resus_here(*words, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (
-        2,
-        f"resus: {table.name} is also an input table: name another file for the scores\n",
-    )
+    assert done.returncode == 2
+    assert f"{table.name} is also an input table" in done.stderr
     assert table.read_bytes() == b"mine"

@@ -1,4 +1,4 @@
-"""Many users at once are answered as one user at a time."""
+"""Scoring many users at once gives the same scores as one user at a time."""
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,7 @@ def model(request: pytest.FixtureRequest) -> Resus:
 
 
 def table(rows: list[int], users: list[int]) -> pl.DataFrame:
-    """Some events, handed to users at will."""
+    """Some events, assigned to the given users."""
     return EVENTS[rows].with_columns(user=pl.Series(users[: len(rows)], dtype=pl.Int64))
 
 
@@ -33,7 +33,7 @@ def table(rows: list[int], users: list[int]) -> pl.DataFrame:
     tile_rows=st.sampled_from([1, 7, 8192]),
 )
 @settings(max_examples=40, deadline=None)
-def test_many_users_are_answered_as_each_alone(
+def test_many_users_are_scored_like_each_alone(
     model: Resus,
     support: list[int],
     query: list[int],
@@ -66,7 +66,7 @@ def test_the_order_of_the_events_does_not_matter(model: Resus, rows: list[int]) 
     np.testing.assert_allclose(one["residual"].to_numpy(), other["residual"].to_numpy(), atol=1e-5)
 
 
-def test_more_events_than_any_seen_in_training_are_answered(model: Resus) -> None:
+def test_more_events_than_in_training_are_fine(model: Resus) -> None:
     rows = list(range(300))
     answer = model.predict(table(rows, [1] * 300), table([5, 6], [1, 1]))
     assert answer["support"].to_list() == [300, 300]
@@ -80,15 +80,13 @@ def test_times_as_text_are_the_same_times(model: Resus) -> None:
     assert model.predict(as_text, asked).equals(model.predict(as_number, asked))
 
 
-def test_events_can_come_without_a_time(model: Resus) -> None:
+def test_events_need_no_time(model: Resus) -> None:
     known, asked = table(list(range(10)), [1] * 10), table([30, 31], [1, 1])
     with_time, without = model.predict(known, asked), model.predict(known.drop("time"), asked)
     np.testing.assert_allclose(with_time["residual"].to_numpy(), without["residual"].to_numpy(), atol=1e-5)
 
 
-def test_a_long_history_is_fitted_once_however_many_rows_are_asked(
-    model: Resus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_history_is_fitted_once_for_all_its_candidates(model: Resus, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = model._fitted().model.learner
     calls: list[int] = []
     learner.register_forward_pre_hook(lambda _, inputs: calls.append(inputs[0].shape[0]))

@@ -1,4 +1,4 @@
-"""The support on disk is the support in memory, event for event."""
+"""A support on disk holds the same events in the same order as a support in memory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ EVENTS = events()
 
 @pytest.fixture(scope="module", params=[False, True], ids=["weighted", "plain"])
 def scorer(request: pytest.FixtureRequest) -> Scorer:
-    """Of a model with weights, or with categorical fields alone."""
+    """The scorer of a model with weights, and of one with categorical fields only."""
     whole = tiny().fit(log_of(EVENTS)).scorer
     kept = tuple(field for field in whole.features.fields if field.kind == "categorical")
     return replace(whole, features=replace(whole.features, fields=kept)) if request.param else whole
@@ -34,7 +34,7 @@ def scorer(request: pytest.FixtureRequest) -> Scorer:
     most_buckets=st.sampled_from([1, 3, 100]),
 )
 @settings(max_examples=15, deadline=None)
-def test_events_on_disk_are_those_in_memory_in_the_same_order(
+def test_a_support_on_disk_equals_one_in_memory(
     scorer: Scorer,
     tmp_path_factory: pytest.TempPathFactory,
     owners: list[str],
@@ -65,7 +65,7 @@ def test_events_on_disk_are_those_in_memory_in_the_same_order(
         assert np.array_equal(in_memory.ids[start:stop], scorer.features.encode(own)[0])
 
 
-def test_nothing_is_left_of_a_support_that_is_refused(scorer: Scorer, tmp_path: Path) -> None:
+def test_a_refused_support_leaves_no_files(scorer: Scorer, tmp_path: Path) -> None:
     wrong = FrameBlocks(EVENTS.with_columns(click=pl.Series([1] * (EVENTS.height - 1) + [7])))
     with pytest.raises(DataError, match=f"the support, column 'click', row {EVENTS.height}: 7 is not 0 or 1"):
         spill.spill_support(scorer, wrong, tmp_path / "support", 50, silent)

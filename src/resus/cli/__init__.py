@@ -1,1 +1,1 @@
-"""The command line. Heavy imports happen inside the commands, so that help answers at once."""
+"""The command line. Commands import heavy modules themselves, so that `--help` is instant."""

@@ -1,10 +1,11 @@
-"""Where the command line talks: results to standard output, progress and errors to standard error."""
+"""Output of the command line: results on standard output, progress and errors on standard error."""
 
 import contextlib
 import sys
 import time
 from collections.abc import Iterator
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,22 +21,22 @@ from rich.text import Text
 
 from resus.progress import Progress as ProgressCall
 
-LINE_SECONDS = 30.0  # between two lines of a long task where there is no terminal to draw bars on
+LINE_SECONDS = 30.0  # between two lines about a long task, if there is no terminal for progress bars
 
 out = Console(soft_wrap=False)
 err = Console(stderr=True)
 
 
 def say(text: str) -> None:
-    """A line as it is: paths and names may hold brackets, which rich would take for markup."""
+    """Print a line literally: paths and names may hold brackets, which rich would read as markup."""
     out.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
 def progress_bars() -> Iterator[ProgressCall]:
-    """One line per task, with an estimate; a task's line stays when the next one begins.
+    """One progress bar per task, with the time left.
 
-    Where standard error is not a terminal, a line when a task begins and one every half minute while it lasts.
+    If standard error is not a terminal: one line when a task starts, and one every half minute.
     """
     if not err.is_terminal:
         yield _Lines()
@@ -60,8 +61,18 @@ def progress_bars() -> Iterator[ProgressCall]:
         yield show
 
 
+@contextlib.contextmanager
+def interruptible(advice: str) -> Iterator[None]:
+    """On Ctrl-C, say how to continue and exit with 130."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        err.print(f"stopped; {advice}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
 class _Counted(ProgressColumn):
-    """How much is done; where the unit is known, also how fast, and the most memory that the process has had."""
+    """How much is done; with a unit, also the speed and the peak memory."""
 
     def render(self, task: Task) -> Text:
         rate = task.finished_speed or task.speed
@@ -69,7 +80,7 @@ class _Counted(ProgressColumn):
 
 
 class _Lines:
-    """Plain lines, for a log file."""
+    """Plain lines for a log file."""
 
     def __init__(self) -> None:
         self._began: dict[str, tuple[float, int]] = {}
@@ -101,7 +112,7 @@ def _counted(done: int, total: float | None, unit: str, rate: float | None) -> s
 
 
 def _short(number: float) -> str:
-    """Three digits say enough of a large number."""
+    """A large number with three digits."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= 10 * size:
             return f"{number / size:.3g}{letter}"
@@ -109,8 +120,8 @@ def _short(number: float) -> str:
 
 
 def peak_memory() -> int:
-    """The most memory that this process has had, in bytes."""
-    import resource  # not on Windows
+    """Peak memory of this process, in bytes."""
+    import resource  # not available on Windows
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -7,16 +7,16 @@ import typer
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="A data file or a folder of a published data set.")],
+    path: Annotated[Path, typer.Argument(help="A data file, the folder of a published data set, or a prepared log.")],
     schema: Annotated[
-        Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")
+        Path | None, typer.Option(help="Schema of your own table: a YAML file that says what the columns mean.")
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="As for prepare, such as duplicates=first."),
+        typer.Option("--set", metavar="KEY=VALUE", help="As for resus prepare, such as duplicates=first."),
     ] = None,
 ) -> None:
-    """Explain everything that is wrong with an input, with row and column, and what to do about it."""
+    """List everything that is wrong with an input, with row and column, and how to fix it."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -30,14 +30,14 @@ def command(
     from resus.data.schema import TableSchema
 
     if (path / MANIFEST).is_file():
-        say(f"{path} is a prepared log and whole: {InteractionLog.open(path)!r}")
+        say(f"{path} is a complete prepared log: {InteractionLog.open(path)!r}")
         return
     options = checked(PrepareOptions, parse_assignments(assignments or []))
     problems = diagnose(path, TableSchema.read(schema) if schema else None, options)
     if not problems:
-        say(f"{path}: nothing wrong found; 'resus prepare' will take it")
+        say(f"{path}: no problems found; 'resus prepare' accepts it")
         return
-    table = Table("file", "row", "column", "what is wrong", "what to do", show_lines=True)
+    table = Table("file", "row", "column", "problem", "how to fix it", show_lines=True)
     for problem in problems:
         row = "" if problem.row is None else f"{problem.row:,}"
         cells = (Path(problem.where).name, row, problem.column or "", problem.what, problem.fix)

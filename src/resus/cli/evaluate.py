@@ -25,9 +25,9 @@ def command(
 
     Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals.
     """
+    from resus.cli.arguments import check_part, load_runs, log_of_run
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
-    from resus.cli.runs import check_part, load_runs, log_of_runs
     from resus.estimator import Resus
     from resus.evaluation.intervals import check_draws
     from resus.report.tables import GainTable, StageTable
@@ -35,7 +35,7 @@ def command(
     check_part(part)
     check_draws(draws)
     models = load_runs(runs)
-    log = log_of_runs(models, runs, data)
+    log = log_of_run(runs[0], next(iter(models.values())), data)
     with progress_bars() as progress:
         results = Resus.compare(
             models,

@@ -19,17 +19,13 @@ def command(
     An export holds data of the log: its items with their counts, and events of up to 200 test users without user ids.
     Share it only where you may share the log.
     """
+    from resus.cli.arguments import log_of_run
     from resus.cli.console import say
-    from resus.cli.locations import find_log
-    from resus.errors import ConfigError
     from resus.estimator import Resus
     from resus.serving.export.folder import check_out_folder, export, read_titles
 
     check_out_folder(out)
     model = Resus.load(run)
-    log = find_log(data) if data else model.log_path
-    if not log.is_dir():
-        raise ConfigError(f"the log {log} on which {run} was trained is gone: give its new place with --data")
-    written = export(run, log, out, titles=read_titles(titles) if titles else {})
+    written = export(run, log_of_run(run, model, data), out, titles=read_titles(titles) if titles else {})
     say(f"export in {out}: {', '.join(written)}")
     say("the export holds events of test users: share it only where you may share the log")

@@ -1,4 +1,4 @@
-"""`resus`: all commands, and the one place where an error becomes a sentence and an exit code."""
+"""`resus`: all commands, and the one place that turns an error into a sentence and an exit code."""
 
 import contextlib
 import os
@@ -15,37 +15,39 @@ from resus.version import __version__
 
 HELP = """Make any click-through-rate model personal from a user's first few events.
 
-A shared predictor Ψ, trained on everyone, gives a basis logit; a base-learner Λ fits what one user does differently,
-in closed form, from a handful of events; both are fused: ŷ = σ(Ψ(x) + β·Δŷ).
+A shared model, trained on all users, scores every candidate. A small per-user model, fitted in milliseconds to the
+user's events so far, corrects these scores.
 
 \b
-The way from data to a report:
-  resus prepare ml-1m                a data set, CSV or Parquet becomes a log
-  resus train ml-1m --out runs/rr    learn Ψ, then the residuals
-  resus evaluate runs/rr             AUC, GAUC, Logloss by cold-start stage
-  resus report runs/rr               curves as PNG and one HTML page
-  resus warm-up runs/rr              AUC and GAUC from no event to hundreds, beside rivals
-  resus predict runs/rr --support s.csv --query q.csv
-  resus reproduce rq1                every rival and table of the paper (try --quick)
+From data to a report:
+  resus prepare ml-1m                turn a data set, CSV or Parquet file into a log
+  resus train ml-1m --out runs/rr    train the shared model and its adaptation to users
+  resus evaluate runs/rr             AUC, GAUC and Logloss on new users, by number of events
+  resus report runs/rr               curves as PNG and an HTML page
+  resus warm-up runs/rr              AUC and GAUC from no events to hundreds, next to baselines
+  resus predict runs/rr --support events.csv --query candidates.csv
+  resus reproduce rq1                every method and table of the paper (try --quick)
 
-`--learner plus` is RESUS+, which goes beyond the paper; `--predictor logits:COLUMN` stands on a model of your own.
+\b
+  --learner plus               RESUS+, our most accurate method
+  --predictor logits:COLUMN    personalize the scores of your own model
 
-Without data at hand: `resus train planted` uses an embedded world whose true click probabilities are known.
+No data at hand? `resus train planted` uses a synthetic data set with known click probabilities.
 """
 
 app = typer.Typer(
     help=HELP, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
 )
-app.command("prepare", short_help="A data set or a table of your own becomes a log.")(prepare.command)
-app.command("train", short_help="Learn Ψ from everyone, then the residuals.")(train.command)
-app.command("evaluate", short_help="Metrics by support size and cold-start stage.")(evaluate.command)
-app.command("predict", short_help="Click probabilities from a support and a query file.")(predict.command)
-app.command("export", short_help="A run with catalogue and ONNX files, in one folder to serve from.")(export.command)
-app.command("serve", short_help="Answer over HTTP, with every event known at once.")(serve.command)
-app.command("report", short_help="Curves as PNG and one HTML page.")(report.command)
-app.command("warm-up", short_help="AUC and GAUC from no event to hundreds, beside rivals.")(warm_up.command)
-app.command("reproduce", short_help="The paper's tables and figures beside your own.")(reproduce.command)
-app.command("doctor", short_help="Everything that is wrong with an input file.")(doctor.command)
+app.command("prepare", short_help="Turn a data set or your own table into a log.")(prepare.command)
+app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
+app.command("evaluate", short_help="Measure quality on new users, by number of events.")(evaluate.command)
+app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)
+app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
+app.command("serve", short_help="Serve a model over HTTP; it learns from each event.")(serve.command)
+app.command("report", short_help="Draw curves and write an HTML page.")(report.command)
+app.command("warm-up", short_help="Compare runs from no events to hundreds of events.")(warm_up.command)
+app.command("reproduce", short_help="Repeat the experiments of the paper.")(reproduce.command)
+app.command("doctor", short_help="List everything that is wrong with an input.")(doctor.command)
 
 
 def _show_version(wanted: bool) -> None:
@@ -67,7 +69,7 @@ def options(
 
 
 def main() -> None:
-    """Run; exit with 2 and one sentence on a mistake, with 130 when interrupted."""
+    """Run a command. Exit with 2 and one sentence after a mistake, with 130 after Ctrl-C."""
     try:
         with _one_interrupt(), _warnings_as_sentences():
             app()
@@ -80,7 +82,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def _one_interrupt() -> Iterator[None]:
-    """One Ctrl-C can be raised twice, by polars and by Python: the second, while files close for the first, is none."""
+    """Ignore a second KeyboardInterrupt: polars and Python can both raise one for a single Ctrl-C."""
     before = sys.unraisablehook
 
     def say(caught: "sys.UnraisableHookArgs") -> None:
@@ -96,7 +98,7 @@ def _one_interrupt() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _warnings_as_sentences() -> Iterator[None]:
-    """Our own as one line on standard error; others as Python shows them."""
+    """Print our own warnings as one line on standard error, and others as Python does."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", ResusWarning)
         others = warnings.showwarning
@@ -115,5 +117,5 @@ def _warnings_as_sentences() -> Iterator[None]:
 
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{error.filename or 'the system says'}: {(error.strerror or str(error)).lower()}; check the path"
+        return f"{error.filename or 'the system reports'}: {(error.strerror or str(error)).lower()}; check the path"
     return str(error)

@@ -8,53 +8,51 @@ import typer
 
 def command(
     source: Annotated[
-        str, typer.Argument(help="ml-1m, frappe, taobao, planted; or a .csv, .tsv, .parquet or RecBole .inter file")
+        str, typer.Argument(help="ml-1m, frappe, taobao or planted; or a .csv, .tsv, .parquet or RecBole .inter file.")
     ],
-    path: Annotated[
-        Path | None, typer.Option(help="Where a published data set already lies; without it, it is downloaded.")
-    ] = None,
+    path: Annotated[Path | None, typer.Option(help="Folder of a published data set. [default: download it]")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="For a table of your own: YAML that says what its columns mean.")
+        Path | None, typer.Option(help="Schema of your own table: a YAML file that says what the columns mean.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the prepared log. [default: data/NAME]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the log. [default: data/NAME]")] = None,
     like: Annotated[
         str | None,
-        typer.Option(help="For planted: write files in a published layout instead of a log; known is taobao."),
+        typer.Option(help="With planted: write files in the layout of taobao instead of a log."),
     ] = None,
-    rows: Annotated[int | None, typer.Option(help="With --like: how many impressions. [default: 26557961]")] = None,
+    rows: Annotated[int | None, typer.Option(help="With --like: number of impressions. [default: 26557961]")] = None,
     score_with: Annotated[
         Path | None,
         typer.Option(
-            help="A model file of your own (LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, .onnx): what it says "
-            "of each row, as a logit, is a numeric field of the log, to be Ψ with train --predictor "
-            "logits:model_score. Fit it on other users or on earlier data than this table, otherwise it knows the test "
-            "users' labels and the gains mean nothing. RESUS+ cannot cross-fit a model that is not its own."
+            help="Your own model file (LightGBM .txt, XGBoost .json or .ubj, CatBoost .cbm, .onnx). Its logit for each "
+            "row becomes the numeric field model_score; train on it with --predictor logits:model_score. Fit the "
+            "model on other users or on earlier data than this table, otherwise it knows the test users' labels and "
+            "the gains mean nothing. RESUS+ cannot cross-fit your model."
         ),
     ] = None,
     score_column: Annotated[
-        str | None, typer.Option(help="With --score-with: the name of that field. [default: model_score]")
+        str | None, typer.Option(help="With --score-with: name of that field. [default: model_score]")
     ] = None,
-    protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens).")] = "paper",
+    protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens only).")] = "paper",
     assignments: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
             metavar="KEY=VALUE",
-            help="label_threshold, min_item_count, min_count, negatives, seed, duplicates (error, keep, first, last), "
-            "single_events (error, keep, drop), user_field (Taobao: the user's id as a 16th field, which says nothing "
-            "of a stranger); for planted: users, items, events_per_user, seed, …; with --like: seed, click_rate, …",
+            help="Change an option: label_threshold, min_item_count, min_count, negatives, seed, duplicates (error, "
+            "keep, first, last), single_events (error, keep, drop), user_field (Taobao: the user id as a 16th field). "
+            "For planted: users, items, events_per_user, seed, and others. With --like: seed, click_rate, and others.",
         ),
     ] = None,
 ) -> None:
-    """Turn a data set or a table of your own into a memory-mapped log. Asking for the same again is instant.
+    """Turn a data set or your own table into a memory-mapped log. A log that exists already is not prepared again.
 
-    Taobao is streamed: memory is for its users and ads, not for its rows; only a file with something wrong or odd in
-    it is read again as a whole, to say where. Killed, it leaves no half log behind and begins anew, which takes about a
-    minute. Without its files: resus prepare planted --like taobao --rows 1000000.
+    Taobao is streamed: memory depends on its users and ads, not on its rows. Files with errors are read again as a
+    whole to find the row. If you do not have its files, draw similar ones:
+    resus prepare planted --like taobao --rows 1000000.
     """
     from resus.checking import checked
+    from resus.cli.arguments import default_log_folder, planted_at
     from resus.cli.console import progress_bars, say
-    from resus.cli.locations import default_log_folder, planted_at
     from resus.config.settings import parse_assignments
     from resus.data.datasets.planted import PlantedWorld
     from resus.data.log.log import fact_of_log
@@ -65,10 +63,10 @@ def command(
 
     if source == "planted" and (path or schema or score_with or protocol != "paper"):
         raise ConfigError(
-            "the planted world is drawn, not read: leave out --path, --schema, --score-with and --protocol"
+            "planted is drawn, not read from files: leave out --path, --schema, --score-with and --protocol"
         )
     if score_column is not None and score_with is None:
-        raise ConfigError("--score-column names what a model writes: say which model with --score-with")
+        raise ConfigError("--score-column needs --score-with: name a model, or leave it out")
     score_column = SCORE if score_column is None else score_column
     chosen = parse_assignments(assignments or [])
     if like is not None or rows is not None:
@@ -93,40 +91,39 @@ def command(
             )
     counts = log.manifest["counts"]
     say(
-        f"{log.name}: {counts['rows']:,} events of {counts['users']:,} users "
-        f"on {counts['items']:,} items, {counts['positives'] / counts['rows']:.1%} clicked, "
-        f"{counts['ids']:,} feature ids"
+        f"{log.name}: {counts['rows']:,} events of {counts['users']:,} users on {counts['items']:,} items, "
+        f"{counts['positives'] / counts['rows']:.1%} clicked, {counts['ids']:,} feature ids"
     )
     floor = log.manifest["options"].get("min_item_count") or 1
     if floor > 1:
-        say(f"items with fewer than {floor} events are left out; --set min_item_count=1 keeps them")
+        say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
     if before not in (None, log.content_hash):
-        say(f"{folder} held another log until now: what was trained on that one cannot be evaluated on this one")
+        say(f"{folder} held another log before: runs trained on that log cannot be evaluated on this one")
     say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
 
 
 def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:
-    """Files of a planted world in a published layout, the stand-in where the published ones are absent."""
+    """Write files of a planted world in the layout of Taobao."""
     from resus.checking import checked
+    from resus.cli.arguments import LOGS
     from resus.cli.console import progress_bars, say
-    from resus.cli.locations import LOGS
     from resus.data.datasets.taobao.planted import PlantedTaobao, write_planted_taobao
     from resus.errors import ConfigError
 
     if source != "planted":
-        raise ConfigError(f"--like and --rows draw a planted world: write 'resus prepare planted', not '{source}'")
+        raise ConfigError(f"--like and --rows need 'resus prepare planted', not '{source}'")
     if like is None:
-        raise ConfigError("--rows is for files in a published layout: add --like taobao, or use --set users=…")
+        raise ConfigError("--rows needs --like taobao: add it, or use --set users=N")
     if like != "taobao":
-        raise ConfigError(f"there is no planted world like '{like}': write --like taobao")
+        raise ConfigError(f"--like is '{like}': write --like taobao")
     if rows is not None and "rows" in chosen:
-        raise ConfigError("the rows are given twice: leave out --rows or --set rows")
+        raise ConfigError("rows is set twice: leave out --rows or --set rows")
     settings = checked(PlantedTaobao, chosen | ({} if rows is None else {"rows": rows}))
     folder = out or LOGS / "planted-taobao-files"
     with progress_bars() as progress:
         counts = write_planted_taobao(folder, settings, progress)["counts"]
     say(
-        f"planted-taobao: {settings.rows:,} impressions for {counts['users']:,} users "
-        f"of {counts['ads']:,} ads, {counts['clicks'] / settings.rows:.1%} clicked"
+        f"planted-taobao: {settings.rows:,} impressions of {counts['ads']:,} ads to {counts['users']:,} users, "
+        f"{counts['clicks'] / settings.rows:.1%} clicked"
     )
     say(f"files in {folder}; next: resus prepare taobao --path {folder} --out {LOGS / 'planted-taobao'}")

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import typer
 
+from resus.cli.arguments import find_log, planted_at
 from resus.cli.console import err, progress_bars, say
-from resus.cli.locations import find_log, planted_at
 from resus.config.settings import resolve
 from resus.data.datasets.planted import PlantedWorld
 from resus.data.log.log import InteractionLog

@@ -12,46 +12,53 @@ if TYPE_CHECKING:
 def command(
     data: Annotated[str, typer.Argument(help="A prepared log: its folder, or its name under data/.")] = "planted",
     out: Annotated[
-        Path | None, typer.Option(help="Run folder. [default: runs/, named by data, model and settings]")
+        Path | None, typer.Option(help="Run folder. [default: runs/, named after data, model and settings]")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of settings.")] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     learner: Annotated[
         str | None, typer.Option(help="ridge (RESUS-RR), nearest (RESUS-NN) or plus (RESUS+). [default: ridge]")
     ] = None,
     predictor: Annotated[
         str | None,
         typer.Option(
-            help="Ψ: lr, fm, wide-deep, deepfm, xdeepfm, lightgbm; none for MUS; logits:COLUMN or probabilities:COLUMN "
-            "for what a model of your own says of each row. [default: deepfm]"
+            help="Shared model: lr, fm, wide-deep, deepfm, xdeepfm or lightgbm; logits:COLUMN or probabilities:COLUMN "
+            "for a column with the scores of your own model; none for no shared model (MUS). [default: deepfm]"
         ),
     ] = None,
     encoder: Annotated[
-        str | None, typer.Option(help="Φ: lr, fm, wide-deep, deepfm, xdeepfm. [default: deepfm]")
+        str | None,
+        typer.Option(
+            help="Network that turns an event into a vector: lr, fm, wide-deep, deepfm or xdeepfm. [default: deepfm]"
+        ),
     ] = None,
     protocol: Annotated[str | None, typer.Option(help="paper or authors-release. [default: paper]")] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Draws the user split, the episodes and the weights. [default: 1]")
+        int | None, typer.Option(help="Seed of the user split, the episodes and the weights. [default: 1]")
     ] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting, such as training.epochs=5; see --settings."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a setting, such as training.epochs=5. --settings lists them all."
+        ),
     ] = None,
     predictor_from: Annotated[
-        Path | None, typer.Option(help="Take Ψ and its settings from this run instead of training it again.")
+        Path | None, typer.Option(help="Take the shared model and its settings from this run; do not train it again.")
     ] = None,
     settings_wanted: Annotated[
-        bool, typer.Option("--settings", help="List every setting, as learner, protocol and --set leave it, and stop.")
+        bool, typer.Option("--settings", help="List every setting with its value and meaning, and exit.")
     ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was stopped or killed.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run.")] = False,
     engine: Annotated[
-        str, typer.Option(help="local: this process; ray: the workers of a Ray cluster (RAY_ADDRESS, or this machine).")
+        str, typer.Option(help="local, or ray: train on the cluster in RAY_ADDRESS, or on this machine.")
     ] = "local",
-    workers: Annotated[int | None, typer.Option(min=1, help="With --engine ray: how many. [default: 2]")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Number of workers of --engine ray. [default: 2]")] = None,
 ) -> None:
-    """Learn Ψ from everyone, then the residuals from episodes; the run folder holds all that it takes to repeat it."""
-    from resus.cli.console import err, progress_bars, say
-    from resus.cli.engines import check_engine
-    from resus.cli.locations import find_log
+    """Train a shared model on all users, then train how to adapt it to each user.
+
+    The run folder holds everything that is needed to repeat the run. A stopped or killed run continues with --resume.
+    """
+    from resus.cli.arguments import check_engine, find_log
+    from resus.cli.console import interruptible, progress_bars, say
     from resus.config.settings import parse_assignments, resolve, settings_of_predictor
     from resus.data.log.log import InteractionLog
 
@@ -72,39 +79,31 @@ def command(
     folder_of_log = find_log(data, settings.protocol)
     log = InteractionLog.open(folder_of_log)
 
-    from resus.estimator import Resus  # torch takes seconds: mistakes above are answered without it
+    from resus.estimator import Resus  # torch takes seconds to load: report mistakes first
 
     source = Resus.load(predictor_from) if predictor_from else None
     inherited = settings_of_predictor(source.config) if source else None
     settings = resolve(overrides, file=config, data_set=log.data_set, inherited=inherited)
     mark = settings.fingerprint(log.content_hash)[:6]
-    del log  # `fit` opens it again; its vocabularies need not be there twice
+    del log  # `fit` opens it again: do not hold its vocabularies twice
     folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
-    try:
-        with progress_bars() as progress:
-            if engine == "ray":
-                from resus.cluster.training import fit_on_ray
+    with interruptible(f"the same command with --resume --out {folder} continues"), progress_bars() as progress:
+        if engine == "ray":
+            from resus.cluster.training import fit_on_ray
 
-                model = fit_on_ray(
-                    settings,
-                    folder_of_log,
-                    folder=folder,
-                    workers=workers or 2,
-                    resume=resume,
-                    predictor_from=predictor_from,
-                    progress=progress,
-                )
-            else:
-                model = Resus.from_config(settings).fit(
-                    folder_of_log,
-                    folder=folder,
-                    resume=resume,
-                    predictor_from=source,
-                    progress=progress,
-                )
-    except KeyboardInterrupt:
-        err.print(f"stopped; the same command with --resume --out {folder} goes on", highlight=False, soft_wrap=True)
-        raise typer.Exit(130) from None
+            model = fit_on_ray(
+                settings,
+                folder_of_log,
+                folder=folder,
+                workers=workers or 2,
+                resume=resume,
+                predictor_from=predictor_from,
+                progress=progress,
+            )
+        else:
+            model = Resus.from_config(settings).fit(
+                folder_of_log, folder=folder, resume=resume, predictor_from=source, progress=progress
+            )
     say(f"{model.name} on {folder_of_log}")
     for stage in dict.fromkeys(line["stage"] for line in model.history):
         epochs = [line for line in model.history if line["stage"] == stage]
@@ -114,7 +113,7 @@ def command(
 
 
 def _list_settings(settings: "Config") -> None:
-    """As the other options leave them, but for what a data set brings along."""
+    """The settings under the given options; a data set may change some of them."""
     from rich.table import Table
 
     from resus.checking import described_settings

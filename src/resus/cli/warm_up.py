@@ -30,9 +30,9 @@ def command(
     Rivals use default hyperparameters, and the shared model and settings of the first run that has a shared model.
     """
     from resus.baselines.method import Task
+    from resus.cli.arguments import check_part, load_runs, log_of_run
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
-    from resus.cli.runs import check_part, load_runs, log_of_runs
     from resus.data.log.log import InteractionLog
     from resus.estimator import Resus
     from resus.paper.rivals.rivals import rivals as rivals_by_name
@@ -42,7 +42,7 @@ def command(
     check_part(part)
     names = [] if rivals == "none" else [name.strip() for name in rivals.split(",") if name.strip()]
     models = load_runs(runs)
-    log = log_of_runs(models, runs, data)
+    log = log_of_run(runs[0], next(iter(models.values())), data)
     lead = next((model for model in models.values() if model.pretrained is not None), next(iter(models.values())))
     with progress_bars() as progress:
         task = Task(

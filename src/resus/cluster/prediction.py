@@ -29,8 +29,7 @@ from resus.files import atomic_path
 from resus.progress import Progress, silent
 from resus.scoring.answers import answer
 from resus.scoring.blocks import ParquetBlocks
-from resus.scoring.rows import QUERY, SUPPORT, users_of
-from resus.scoring.scorer import Scorer
+from resus.scoring.scorer import QUERY, SUPPORT, Scorer
 from resus.scoring.stream import BLOCK_ROWS, Scored, predict_file, with_columns
 from resus.scoring.support_index import SupportIndex
 
@@ -120,12 +119,9 @@ def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_
     table = next(iter(blocks.tables(block_rows, start=first, columns=columns)))
     where = QUERY if is_query else SUPPORT
     frame = as_frame(table, where)
-    users = users_of(frame, scorer.schema, where, first)
-    if is_query:
-        ids, weights = scorer.encode(frame, QUERY, first)
-        labels = np.full(frame.height, np.nan, dtype=np.float32)
-    else:
-        ids, weights, labels = scorer.events(frame, first)
+    users = scorer.users(frame, where, first)
+    labels = np.full(frame.height, np.nan, dtype=np.float32) if is_query else scorer.labels(frame, first)
+    ids, weights = scorer.encode(frame, where, first)
     encoded = {
         "group": (users.hash(seed=0) % groups).to_numpy().astype(np.int64),
         "user": users.to_numpy(),

@@ -1,1 +1,1 @@
-"""Scores for users whom nobody trained on: a table of what they did, a table of what to score."""
+"""Score new users: one table of their events so far, one table of candidates, both of any size."""

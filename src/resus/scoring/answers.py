@@ -1,35 +1,34 @@
-"""The answers to a block of queries: many users in one tile, each answered from its own events."""
+"""Score a block of candidates: many users at once, each from their own events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import torch
 
+from resus.arrays import Floats, Integers
 from resus.episodes.tensors import Features
 from resus.model.personalizer import Personalizer
 from resus.scoring.support_index import SupportIndex
 
-Floats = npt.NDArray[np.float32]
 TILE_ROWS = 8192
-TILE_CELLS = 1 << 24  # of a tile's supports and their Gram matrices: long histories must not fill the memory
-ENCODED_WIDTH = 512  # cells that a support row takes at least
+TILE_CELLS = 1 << 24  # most numbers in the supports and Gram matrices of a tile: bounds the memory of long histories
+ENCODED_WIDTH = 512  # each support row counts as at least this many numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Per query row: P(click) = σ(basis + residual); basis is Ψ's logit, residual what the user's events add."""
+    """For each candidate: P(click) = σ(basis + residual). Ψ gives the basis, the user's events add the residual."""
 
     probability: Floats
     basis: Floats
     residual: Floats
-    support: npt.NDArray[np.int64]  # how many events stood behind the answer
+    support: Integers  # number of the user's events behind the score
 
     @property
-    def columns(self) -> dict[str, npt.NDArray[np.float32] | npt.NDArray[np.int64]]:
-        """As tables show it."""
+    def columns(self) -> dict[str, Floats | Integers]:
+        """The columns of the answer, by name."""
         return {
             "probability": self.probability,
             "basis": self.basis,
@@ -39,7 +38,7 @@ class Prediction:
 
 
 def answer(model: Personalizer, index: SupportIndex, users: pl.Series, asked: Features) -> Prediction:
-    """Each query is answered from its own user's events; a user without any gets Ψ's answer."""
+    """Score each candidate from its own user's events. For a user without events the score is Ψ's."""
     starts, counts = index.find(users)
     basis = np.empty(len(users), dtype=np.float32)
     added = np.empty(len(users), dtype=np.float32)
@@ -56,12 +55,12 @@ def answer(model: Personalizer, index: SupportIndex, users: pl.Series, asked: Fe
     return Prediction(probability, basis, added, counts)
 
 
-def _tiles(counts: npt.NDArray[np.int64], starts: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """Query rows: those without support first, then whole users with supports of similar size, each in one tile."""
+def _tiles(counts: Integers, starts: Integers) -> Iterator[Integers]:
+    """Rows to score together: users without events first, then whole users with supports of similar size."""
     order = np.lexsort((starts, counts))
-    strangers, rows = np.split(order, [int(np.searchsorted(counts[order], 1))])
-    for begin in range(0, len(strangers), TILE_ROWS):
-        yield strangers[begin : begin + TILE_ROWS]
+    newcomers, rows = np.split(order, [int(np.searchsorted(counts[order], 1))])
+    for begin in range(0, len(newcomers), TILE_ROWS):
+        yield newcomers[begin : begin + TILE_ROWS]
     edges = np.append(np.flatnonzero(np.diff(starts[rows], prepend=-1)), len(rows))
     sizes = counts[rows[edges[:-1]]]
     first = 0

@@ -1,4 +1,4 @@
-"""A table some rows at a time: a Parquet file that is never whole in memory, or a frame that is."""
+"""A table read a block of rows at a time: a Parquet file of any size, or a frame in memory."""
 
 import contextlib
 import os
@@ -15,11 +15,11 @@ from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import PARQUET_SUFFIXES, read_plain
 from resus.data.schema import TableSchema
 
-READ_BYTES = 1 << 20  # of a column at once: a row group may be as large as the file
+READ_BYTES = 1 << 20  # of a column at a time, because a row group can be as large as the file
 
 
 class Blocks(Protocol):
-    """A table that is read more than once, each time from the start and only the columns asked for."""
+    """A table that can be read several times, each time from the start and only the columns asked for."""
 
     @property
     def columns(self) -> list[str]: ...
@@ -28,16 +28,12 @@ class Blocks(Protocol):
     def rows(self) -> int: ...
 
     def frames(self, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
-        """`size` rows each, the last block fewer."""
+        """Blocks of `size` rows; the last one may be shorter."""
 
 
-def is_parquet(path: Path) -> bool:
-    return path.suffix.lower() in PARQUET_SUFFIXES
-
-
-def blocks_of(path: Path, schema: TableSchema) -> Blocks:
-    """Of a CSV, TSV or Parquet file; text is checked as a whole, so only Parquet is read out of core."""
-    return ParquetBlocks(path) if is_parquet(path) else FrameBlocks(read_plain(path, schema))
+def open_blocks(path: Path, schema: TableSchema) -> Blocks:
+    """Open a CSV, TSV or Parquet file. Text files are checked as a whole, so they are read into memory."""
+    return ParquetBlocks(path) if path.suffix.lower() in PARQUET_SUFFIXES else FrameBlocks(read_plain(path, schema))
 
 
 class FrameBlocks:
@@ -53,7 +49,7 @@ class FrameBlocks:
 
 
 class ParquetBlocks:
-    """A Parquet file, read by Arrow: polars' reader panics on some damaged files."""
+    """A Parquet file, read with Arrow because polars' reader panics on some damaged files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,7 +61,7 @@ class ParquetBlocks:
         self.columns: list[str] = self._schema.names
         twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
         if twice is not None:
-            fix = "give each column a name of its own"
+            fix = "give each column its own name"
             refuse([Problem(str(path), None, twice, "two columns have this name", fix)])
 
     def frames(self, columns: Sequence[str], size: int) -> Iterator[pl.DataFrame]:
@@ -73,7 +69,7 @@ class ParquetBlocks:
             yield as_frame(table, str(self.path))
 
     def tables(self, size: int, *, columns: Sequence[str] | None = None, start: int = 0) -> Iterator[pa.Table]:
-        """Blocks of `size` rows from row `start` on, wherever the file's own row groups end; one at least."""
+        """Blocks of `size` rows from row `start` on, across the file's row groups; at least one block."""
         names = self.columns if columns is None else list(columns)
         waiting, held, none = [], 0, True
         for batch in self._batches(names, size, start):
@@ -106,8 +102,8 @@ class ParquetBlocks:
         try:
             yield
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno:  # the disk's fault, not the file's
+            if isinstance(error, OSError) and error.errno:  # the disk failed, not the file
                 raise OSError(error.errno, os.strerror(error.errno), str(self.path)) from None
             reason = str(error).partition("\n")[0]
             what = f"it is not a whole Parquet file ({reason})"
-            refuse([Problem(str(self.path), None, None, what, "fetch or write it again")])
+            refuse([Problem(str(self.path), None, None, what, "download or write it again")])

@@ -1,15 +1,14 @@
-"""A trained model as the answerer of tables: what it takes from the support and the query, and its answers."""
+"""A trained model that answers tables: which columns it reads, what it refuses, and its scores."""
 
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from resus.arrays import Floats, Ids
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import as_numbers, as_text
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
@@ -17,15 +16,17 @@ from resus.errors import DataError, RowError
 from resus.external.score_column import ScoreColumn
 from resus.model.personalizer import Personalizer
 from resus.scoring.answers import Prediction, answer
-from resus.scoring.rows import QUERY, SUPPORT, check_columns, labels_of, users_of
 from resus.scoring.support_index import SupportIndex
+
+SUPPORT, QUERY = "the support", "the query"  # what messages call the two tables
 
 
 @dataclass(frozen=True, eq=False)
 class Scorer:
-    """A model and what the columns of the tables mean; `first_row` is where a block starts.
+    """A model and the meaning of the tables' columns.
 
-    A `score` is a column that tables may lack: it is written block by block.
+    A frame may be one block of a table: `first_row` is the number of its first row there, so that messages count the
+    rows of the whole table. If a table lacks the column `score`, the scorer writes it.
     """
 
     model: Personalizer
@@ -34,7 +35,7 @@ class Scorer:
     score: ScoreColumn | None = None
 
     def query_columns(self, present: Collection[str], where: str = QUERY) -> list[str]:
-        """What is read of a table with these columns."""
+        """The columns to read from a table that has these."""
         columns = [self.schema.user, *(field.name for field in self.features.fields)]
         if self.score is not None and self.score.name not in present:
             columns.remove(self.score.name)
@@ -45,24 +46,45 @@ class Scorer:
         return list(dict.fromkeys([*self.query_columns(present, SUPPORT), self.schema.label]))
 
     def check(self, support: Collection[str], query: Collection[str]) -> None:
-        """Refuse tables that lack a column, before a row of either is read."""
-        for present, where in ((support, SUPPORT), (query, QUERY)):
-            there = set(present)
+        """Refuse tables that lack a column, before reading any row."""
+        for columns, where in ((support, SUPPORT), (query, QUERY)):
+            present = set(columns)
             if self.score is not None:
-                self.score.columns(self.schema, present, where)
-                there.add(self.score.name)
-            check_columns(there, self.features, self.schema, where)
+                self.score.columns(self.schema, columns, where)
+                present.add(self.score.name)
+            if self.schema.user not in present:
+                raise DataError(f"{where} has no column '{self.schema.user}', which names the user of each row; add it")
+            if where == SUPPORT and self.schema.label not in present:
+                raise DataError(f"{where} has no column '{self.schema.label}', the label of each event; add it")
+            self.features.check_columns(present, where)
 
-    def users(self, support: pl.DataFrame, first_row: int = 0) -> pl.Series:
-        return users_of(support, self.schema, SUPPORT, first_row)
+    def users(self, frame: pl.DataFrame, where: str, first_row: int = 0) -> pl.Series:
+        """The user of each row, as text."""
+        users = as_text(frame[self.schema.user])
+        empty = users.is_null() | (users == "")
+        if empty.any():
+            row = first_row + int(empty.arg_true()[0]) + 1
+            raise DataError(f"{where}, column '{self.schema.user}', row {row}: the user is empty; fill it in")
+        return users
 
-    def events(self, support: pl.DataFrame, first_row: int = 0) -> tuple[Ids, Floats | None, npt.NDArray[np.float32]]:
-        """Encoded support rows and their labels."""
-        labels = labels_of(support, self.schema, first_row)
-        return *self.encode(support, SUPPORT, first_row), labels
+    def labels(self, support: pl.DataFrame, first_row: int = 0) -> Floats:
+        """The label of each event, as 0 or 1."""
+        threshold = self.schema.label_threshold
+        labels = pl.Series(as_numbers(support[self.schema.label])[0]).fill_nan(None)
+        if threshold is not None:
+            labels = (labels >= threshold).cast(pl.Float64)
+        bad = ~labels.is_in([0.0, 1.0]).fill_null(False)
+        if bad.any():
+            row = int(bad.arg_true()[0])
+            wanted = "0 or 1" if threshold is None else "a number"
+            raise DataError(
+                f"{SUPPORT}, column '{self.schema.label}', row {first_row + row + 1}: "
+                f"{support[self.schema.label][row]!r} is not {wanted}; write {wanted}"
+            )
+        return labels.cast(pl.Float32).to_numpy()
 
     def encode(self, frame: pl.DataFrame, where: str, first_row: int = 0) -> tuple[Ids, Floats | None]:
-        """Ids and weights of rows, the score among them."""
+        """Ids and weights of the rows, including the score column."""
         if self.score is not None:
             frame = self.score.on(frame, self.schema, where, first_row=first_row)
         ids, weights = self.features.encode(frame, where, first_row)
@@ -73,25 +95,26 @@ class Scorer:
         return ids, weights
 
     def _problem(self, bad: RowError, frame: pl.DataFrame, where: str, first_row: int) -> Problem:
-        """What is wrong with Ψ's column, as the table has it."""
+        """A value of the score column that cannot be used, in terms of the user's table."""
         assert bad.column is not None
         value = frame[bad.column].cast(pl.Float64, strict=False)[bad.row]
-        what = bad.what if value is None or math.isfinite(value) else f"{value} is no finite number"
+        what = bad.what if value is None or math.isfinite(value) else f"{value} is not a finite number"
         fix = bad.fix
         if self.score is not None and self.score.model is not None:
-            fix += f", or drop the column, and {self.score.written_by} writes it"
+            fix += f", or drop the column so that {self.score.written_by} writes it"
         return Problem(where, first_row + bad.row + 1, bad.column, what, fix)
 
     def index(self, support: pl.DataFrame) -> SupportIndex:
-        return SupportIndex.of(self.users(support), *self.events(support))
+        users, labels = self.users(support, SUPPORT), self.labels(support)
+        return SupportIndex.of(users, *self.encode(support, SUPPORT), labels)
 
     def answer(self, index: SupportIndex, query: pl.DataFrame, first_row: int = 0) -> tuple[Prediction, dict[str, int]]:
-        """The answers, and by field in how many rows the value was never seen in training, or is missing."""
-        users = users_of(query, self.schema, QUERY, first_row)
+        """The scores; and for each field, the number of rows whose value training never saw or that lack a value."""
+        users = self.users(query, QUERY, first_row)
         ids, weights = self.encode(query, QUERY, first_row)
         return answer(self.model, index, users, Features.of(ids, weights)), self.features.count_unknown(ids)
 
     def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
-        """The same of two whole tables."""
+        """Score two whole tables."""
         self.check(support.columns, query.columns)
         return self.answer(self.index(support), query)

@@ -1,7 +1,7 @@
-"""A support of any size, ordered by user on disk: in memory stay the users, where each one's events start, and a block.
+"""A support of any size, sorted by user on disk. Memory holds the users, their offsets and one block of rows.
 
-The rows are dealt out to buckets, each a range of users, and the buckets sorted one after the other: the disk sees only
-long writes, whatever the order of the file.
+Rows are first distributed to buckets, one per range of users; then each bucket is sorted. All writes are long and
+sequential, whatever the order of the input.
 """
 
 import contextlib
@@ -14,70 +14,71 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow.parquet as pq
 
+from resus.arrays import Integers
 from resus.data.readers.frames import as_frame
 from resus.files import atomic_folder
 from resus.progress import Progress
 from resus.scoring.blocks import Blocks
-from resus.scoring.scorer import Scorer
-from resus.scoring.support_index import Places, SupportIndex, offsets_of
+from resus.scoring.scorer import SUPPORT, Scorer
+from resus.scoring.support_index import SupportIndex, offsets_of
 
 BUCKET_ROWS = 1 << 19
-MOST_BUCKETS = 256  # all open at once
+MOST_BUCKETS = 256  # all of them are open at the same time
 USERS, EVENTS = "users.parquet", "events.rows"
 
 
 @dataclass(frozen=True, eq=False)
 class SupportSpill:
-    """Users and offsets in memory, the events in a file."""
+    """Users and offsets in memory, events in a file."""
 
     users: pl.Series
-    offsets: Places
+    offsets: Integers
     path: Path
     layout: npt.DTypeLike
 
     def index(self) -> SupportIndex:
-        """Through a memory map of its own, whose pages are given back with it."""
+        """Opens a new memory map; its pages are freed with the index."""
         events: Any = np.empty(0, dtype=self.layout)
-        if self.offsets[-1]:  # nothing cannot be mapped
+        if self.offsets[-1]:  # an empty file cannot be mapped
             events = np.memmap(self.path, dtype=self.layout, mode="r", shape=(int(self.offsets[-1]),))
         weights = events["weights"] if "weights" in events.dtype.names else None
         return SupportIndex(self.users, self.offsets, events["ids"], weights, events["label"])
 
 
 def spill_support(scorer: Scorer, support: Blocks, folder: Path, block_rows: int, progress: Progress) -> None:
-    """Check, encode and order a support; the folder is whole or absent."""
+    """Check, encode and sort a support. The folder is complete or absent."""
     with atomic_folder(folder) as aside:
         counts = _count_users(scorer, support, block_rows, progress)
         pq.write_table(counts.to_arrow(), aside / USERS)
-        buckets = _deal_out(scorer, support, counts, aside, block_rows, progress)
-        _put_in_order(buckets, aside / EVENTS, _layout(scorer), support.rows, progress)
+        buckets = _fill_buckets(scorer, support, counts, aside, block_rows, progress)
+        _sort_buckets(buckets, aside / EVENTS, _layout(scorer), support.rows, progress)
 
 
 def open_spill(scorer: Scorer, folder: Path) -> SupportSpill:
-    """What `spill_support` wrote."""
+    """Open what `spill_support` wrote."""
     counts = as_frame(pq.read_table(folder / USERS))
     return SupportSpill(counts["user"], offsets_of(counts["rows"].to_numpy()), folder / EVENTS, _layout(scorer))
 
 
 def _layout(scorer: Scorer) -> npt.DTypeLike:
-    """One event in the file; its user is the number of the name in order."""
+    """The record of one event. `user` is the index of the name among the sorted names."""
     columns = scorer.features.n_columns
     layout: list[Any] = [("user", np.int32), ("label", np.float32), ("ids", np.int32, (columns,))]
     return np.dtype([*layout, ("weights", np.float32, (columns,))] if scorer.features.weighted else layout)
 
 
 def _count_users(scorer: Scorer, support: Blocks, block_rows: int, progress: Progress) -> pl.DataFrame:
-    """The users in order and how many rows each has; only the users' column is read."""
+    """The sorted users and their numbers of rows. Reads only the user column."""
     total = pl.DataFrame(schema={"user": pl.String, "rows": pl.Int64})
     fresh: list[pl.DataFrame] = []
     done = waiting = 0
     for frame in support.frames([scorer.schema.user], block_rows):
-        counted = scorer.users(frame, done).alias("user").value_counts(name="rows").cast({"rows": pl.Int64})
+        counted = scorer.users(frame, SUPPORT, done).alias("user").value_counts(name="rows").cast({"rows": pl.Int64})
         fresh.append(counted)
         done, waiting = done + frame.height, waiting + counted.height
         if waiting > max(total.height, block_rows):
             total, fresh, waiting = _summed(total, fresh), [], 0
-        progress("support, users", done, support.rows, unit="rows")
+        progress("count events by user", done, support.rows, unit="rows")
     return _summed(total, fresh).sort("user")
 
 
@@ -85,10 +86,10 @@ def _summed(total: pl.DataFrame, fresh: list[pl.DataFrame]) -> pl.DataFrame:
     return pl.concat([total, *fresh]).group_by("user").agg(pl.col("rows").sum())
 
 
-def _deal_out(
+def _fill_buckets(
     scorer: Scorer, support: Blocks, counts: pl.DataFrame, folder: Path, block_rows: int, progress: Progress
 ) -> list[Path]:
-    """Every row, encoded, to the bucket of its user; within a bucket a user's rows stay in the order of the table."""
+    """Write each encoded row to the bucket of its user. The rows of a user keep the order of the table."""
     users, starts = counts["user"], offsets_of(counts["rows"].to_numpy())[:-1]
     bucket_rows = max(BUCKET_ROWS, -(-support.rows // MOST_BUCKETS))
     paths = [folder / f"bucket-{number:03}" for number in range(-(-support.rows // bucket_rows))]
@@ -97,8 +98,9 @@ def _deal_out(
         streams = [opened.enter_context(path.open("wb")) for path in paths]
         for frame in support.frames(scorer.support_columns(support.columns), block_rows):
             block = np.empty(frame.height, dtype=_layout(scorer))
-            block["user"] = users.search_sorted(scorer.users(frame, done)).to_numpy()
-            ids, weights, block["label"] = scorer.events(frame, done)
+            block["user"] = users.search_sorted(scorer.users(frame, SUPPORT, done)).to_numpy()
+            block["label"] = scorer.labels(frame, done)
+            ids, weights = scorer.encode(frame, SUPPORT, done)
             block["ids"] = ids
             if weights is not None:
                 block["weights"] = weights
@@ -108,11 +110,11 @@ def _deal_out(
                 own = slice(*np.searchsorted(owners, [number, number + 1]))
                 streams[number].write(block[own].view(np.uint8).data)
             done += frame.height
-            progress("support, events", done, support.rows, unit="rows")
+            progress("encode events", done, support.rows, unit="rows")
     return paths
 
 
-def _put_in_order(buckets: list[Path], target: Path, layout: npt.DTypeLike, rows: int, progress: Progress) -> None:
+def _sort_buckets(buckets: list[Path], target: Path, layout: npt.DTypeLike, rows: int, progress: Progress) -> None:
     done = 0
     with target.open("wb") as stream:
         for path in buckets:
@@ -120,4 +122,4 @@ def _put_in_order(buckets: list[Path], target: Path, layout: npt.DTypeLike, rows
             path.unlink()
             stream.write(bucket[np.argsort(bucket["user"], kind="stable")].view(np.uint8).data)
             done += len(bucket)
-            progress("support, in order", done, rows, unit="rows")
+            progress("sort events by user", done, rows, unit="rows")

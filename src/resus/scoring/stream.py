@@ -1,4 +1,4 @@
-"""Parquet in, Parquet out: a query of any size, scored block by block into parts that a killed process leaves whole."""
+"""Parquet in, Parquet out: score a query of any size block by block, and resume after a kill."""
 
 import json
 import shutil
@@ -17,20 +17,19 @@ from resus.data.readers.tables import check_out
 from resus.errors import ArtifactError, DataError, StorageError
 from resus.files import atomic_path, locked, read_json, write_json
 from resus.progress import Progress, silent
-from resus.scoring.blocks import Blocks, ParquetBlocks, blocks_of
-from resus.scoring.rows import QUERY
-from resus.scoring.scorer import Scorer
+from resus.scoring.blocks import Blocks, ParquetBlocks, open_blocks
+from resus.scoring.scorer import QUERY, Scorer
 from resus.scoring.spill import open_spill, spill_support
 from resus.version import __version__
 
 BLOCK_ROWS = 1 << 17
 CLAIM, LOCK, SPILL = "claim.json", "lock", "support"
-UNKNOWN = b"resus.unknown"  # in a part's metadata: by field, the rows with a value never seen in training
+UNKNOWN = b"resus.unknown"  # in a part's metadata: for each field, the number of rows with an unknown value
 
 
 @dataclass(frozen=True)
 class Scored:
-    """How much was answered, from how much, and by field how many queries had a value never seen in training."""
+    """Numbers of rows and events, and for each field the number of rows with a value unknown to training."""
 
     rows: int
     events: int
@@ -48,12 +47,13 @@ def predict_file(
     block_rows: int = BLOCK_ROWS,
     progress: Progress = silent,
 ) -> Scored:
-    """Score a Parquet file into another; memory depends on the support's users and on `block_rows`, not on the rows.
+    """Score one Parquet file into another. Memory depends on the support's users and `block_rows`, not on the rows.
 
-    `model` tells one model from another. What is done stays in a folder beside `out` until all is: `resume` goes on.
+    `model` identifies the model. Finished blocks stay in a folder next to `out` until all are done; `resume` continues
+    from there.
     """
     check_out(out, support, query)
-    known, asked = blocks_of(support, scorer.schema), ParquetBlocks(query)
+    known, asked = open_blocks(support, scorer.schema), ParquetBlocks(query)
     scorer.check(known.columns, asked.columns)
     claim = {
         "resus": __version__,
@@ -70,15 +70,15 @@ def predict_file(
 
 @contextmanager
 def _claimed(out: Path, claim: dict[str, Any], resume: bool) -> Iterator[Path]:
-    """The folder of the unfinished work, for this process alone; it goes when the work is done, or is worth nothing."""
+    """The folder of unfinished work, locked by this process. It is deleted once the work is done or useless."""
     folder = out.with_name(f".{out.name}.parts")
     with locked(folder / LOCK, wait=False) as alone:
         if not alone:
             raise ArtifactError(f"another process is writing {out}: wait for it, or choose another --out")
         try:
-            _start_or_go_on(folder, claim, resume)
+            _start_or_resume(folder, claim, resume)
             yield folder
-        except DataError:  # mended, the files are others: nothing done so far would fit them
+        except DataError:  # once corrected, the files differ: nothing done so far fits them
             shutil.rmtree(folder)
             raise
         except StorageError:
@@ -88,13 +88,13 @@ def _claimed(out: Path, claim: dict[str, Any], resume: bool) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _start_or_go_on(folder: Path, claim: dict[str, Any], resume: bool) -> None:
+def _start_or_resume(folder: Path, claim: dict[str, Any], resume: bool) -> None:
     path = folder / CLAIM
     if not path.is_file():
         write_json(path, claim)
     elif not resume:
         raise ArtifactError(
-            f"{folder} holds unfinished scores: go on with --resume, delete it, or choose another file with --out"
+            f"{folder} holds unfinished scores: add --resume to continue, delete it, or choose another file with --out"
         )
     elif read_json(path) != claim:
         raise ArtifactError(
@@ -105,7 +105,7 @@ def _start_or_go_on(folder: Path, claim: dict[str, Any], resume: bool) -> None:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The answers to block n of the query in the n-th file; a file that is there is whole."""
+    """File n holds the scores of block n. A file that exists is complete."""
 
     scorer: Scorer
     query: ParquetBlocks
@@ -115,14 +115,14 @@ class _Parts:
 
     @property
     def count(self) -> int:
-        """One at least: that of a query without rows says which columns there are."""
+        """At least one: the part of an empty query holds the columns of the answer."""
         return max(1, -(-self.query.rows // self.block_rows))
 
     def path(self, number: int) -> Path:
         return self.folder / f"part-{number:07}.parquet"
 
     def answer(self, support: Blocks) -> None:
-        """Write the parts that are not there yet."""
+        """Write the missing parts."""
         done = next((number for number in range(self.count) if not self.path(number).is_file()), self.count)
         if done == self.count:
             return
@@ -130,7 +130,7 @@ class _Parts:
             spill_support(self.scorer, support, self.folder / SPILL, self.block_rows, self.progress)
         spill = open_spill(self.scorer, self.folder / SPILL)
         row = done * self.block_rows
-        self.progress("scores", row, self.query.rows, unit="rows")
+        self.progress("score", row, self.query.rows, unit="rows")
         for number, table in enumerate(self.query.tables(self.block_rows, start=row), start=done):
             frame = as_frame(table.select(self.scorer.query_columns(self.query.columns)), QUERY)
             prediction, unknown = self.scorer.answer(spill.index(), frame, row)
@@ -138,10 +138,10 @@ class _Parts:
             with atomic_path(self.path(number)) as aside:
                 pq.write_table(answered.replace_schema_metadata({UNKNOWN: json.dumps(unknown)}), aside)
             row += table.num_rows
-            self.progress("scores", row, self.query.rows, unit="rows")
+            self.progress("score", row, self.query.rows, unit="rows")
 
     def join(self, out: Path) -> dict[str, int]:
-        """All parts in one file, a row group each; what they say of unknown values, summed up."""
+        """Write all parts into one file, one row group each, and add up their counts of unknown values."""
         unknown: Counter[str] = Counter()
         done = 0
         with atomic_path(out) as aside, pq.ParquetWriter(aside, _schema_of(self.path(0))) as writer:
@@ -150,12 +150,12 @@ class _Parts:
                 unknown.update(json.loads(part.schema.metadata[UNKNOWN]))
                 writer.write_table(part.replace_schema_metadata(None))
                 done += part.num_rows
-                self.progress("scores, into one file", done, self.query.rows, unit="rows")
+                self.progress("join the scores", done, self.query.rows, unit="rows")
         return {field.name: unknown[field.name] for field in self.scorer.features.fields if unknown[field.name]}
 
 
 def with_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
-    """The table with these columns, which take the place of any of the same name."""
+    """Add columns to a table; they replace columns of the same name."""
     for name, values in columns.items():
         place = table.schema.get_field_index(name)
         column = pa.array(values)

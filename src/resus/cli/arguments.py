@@ -1,0 +1,95 @@
+"""What the words on the command line stand for: logs, runs, parts and engines."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resus.checking import nearest_key
+from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.log import MANIFEST, InteractionLog
+from resus.errors import ArtifactError, ConfigError
+
+if TYPE_CHECKING:
+    from resus.estimator import Resus
+
+LOGS = Path("data")
+PARTS = ("test", "validation")
+ENGINES = ("local", "ray")
+
+
+def default_log_folder(source: str, protocol: str = "paper") -> Path:
+    name = Path(source).stem
+    return LOGS / (name if protocol == "paper" else f"{name}-{protocol}")
+
+
+def find_log(source: str, protocol: str | None = None) -> Path:
+    """The folder of a prepared log, given its path or its name under data/. Draws the planted world if missing."""
+    if (Path(source) / MANIFEST).is_file():
+        return Path(source)
+    folder = default_log_folder(source, protocol or "paper")
+    if (folder / MANIFEST).is_file():
+        return folder
+    if source == "planted":
+        planted_at(folder, PlantedWorld())
+        return folder
+    raise ArtifactError(f"no prepared log at {source} or {folder}: {_advice(source, protocol)}")
+
+
+def _advice(source: str, protocol: str | None) -> str:
+    names = [path.parent.name for path in LOGS.glob(f"*/{MANIFEST}")]
+    nearest = nearest_key(source, names)
+    if Path(source).is_file():
+        return f"make it with 'resus prepare {source} --schema SCHEMA'"
+    if protocol not in (None, "paper"):
+        return f"protocol {protocol} is made for MovieLens: 'resus prepare ml-1m --protocol {protocol}'"
+    return f"did you mean '{nearest}'?" if nearest else f"make it with 'resus prepare {source}'"
+
+
+def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:
+    """The planted world in a folder. Draws it unless the folder already holds this world."""
+    request = world.model_dump()
+    try:
+        log = InteractionLog.open(folder)
+        if log.manifest.get("world") == request:
+            return log
+    except ArtifactError:  # missing or damaged
+        pass
+    return planted_log(world).save(folder, world=request)
+
+
+def load_runs(runs: Sequence[Path]) -> "dict[str, Resus]":
+    """The runs by the names that tables show. If two models have the same name, the folder is added."""
+    from resus.estimator import Resus
+
+    if len({run.resolve() for run in runs}) < len(runs):
+        raise ConfigError("the same run is named twice: name each run once")
+    models = [Resus.load(run) for run in runs]
+    names = [model.name for model in models]
+    if len(set(names)) < len(names):
+        names = [f"{name} [{run}]" for name, run in zip(names, runs, strict=True)]
+    return dict(zip(names, models, strict=True))
+
+
+def log_of_run(run: Path, model: "Resus", data: str | None) -> Path:
+    """The log named by `data`, or else the log the run was trained on."""
+    log = find_log(data) if data else model.log_path
+    if not log.is_dir():
+        raise ConfigError(f"the log {log} on which {run} was trained is gone: give its new place with --data")
+    return log
+
+
+def check_part(part: str) -> None:
+    if part not in PARTS:
+        raise ConfigError(f"--part is '{part}': choose {' or '.join(PARTS)}")
+
+
+def check_engine(engine: str, workers: int | None) -> None:
+    """Refuse an unknown or missing engine before any long work starts."""
+    if engine not in ENGINES:
+        raise ConfigError(f"--engine is '{engine}': choose {' or '.join(ENGINES)}")
+    if engine == "local" and workers is not None:
+        raise ConfigError("--workers needs --engine ray: leave it out, or add --engine ray")
+    if engine == "ray":
+        from resus.cluster.ray_cluster import need_ray
+
+        need_ray()
