@@ -432,7 +432,7 @@ def test_a_run_on_another_predictor_is_another_run(model: Resus, log: Interactio
     ("table", "hint"),
     [
         (events().filter(pl.col("user") < 2), "no user of 2 is left"),
-        (events().filter(pl.col("time") < 1), "no user to learn from has two events"),
+        (events().filter(pl.col("time") < 1), "no training user has two events"),
         (events().with_columns(click=pl.col("time") > 0), "validation users do not have both labels"),
     ],
     ids=["too few users", "one event each", "one label in all queries"],
