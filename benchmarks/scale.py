@@ -29,7 +29,7 @@ from rich.table import Table
 
 from benchmarks.memory import cost_of
 from resus import InteractionLog
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import features_of, labels_of

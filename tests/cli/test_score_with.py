@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from models_of_others import catboost_file, linear_onnx, rows, stopped_xgboost_file
-from resus_process import SMALL, resus_here, succeed_here
+from resus_process import WITHOUT_NETWORK, resus_here, succeed_here
 
 from resus import InteractionLog
 from resus.arrays import Doubles
@@ -46,7 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert said.endswith("log in log; next: resus train log --predictor logits:model_score\n")
     succeed_here("prepare", "scored.csv", "--schema", "by-hand.yaml", "--out", "by-hand", cwd=folder)
     for log in ("log", "by-hand"):
-        succeed_here("train", log, "--predictor", "logits:model_score", *SMALL, "--out", f"run-{log}", cwd=folder)
+        words = ("train", log, "--predictor", "logits:model_score", *WITHOUT_NETWORK, "--out", f"run-{log}")
+        succeed_here(*words, cwd=folder)
     return folder
 
 
@@ -122,7 +123,8 @@ def test_warnings_are_one_line_each_and_training_continues(folder: Path, tmp_pat
     known = TABLE.with_columns(model_score=pl.col("click") * 0.5)
     known.write_csv(tmp_path / "known.csv")
     succeed_here("prepare", tmp_path / "known.csv", "--schema", "by-hand.yaml", "--out", tmp_path / "log", cwd=folder)
-    words = ("train", tmp_path / "log", "--predictor", "logits:model_score", *SMALL, "--out", tmp_path / "run")
+    chosen = ("--predictor", "logits:model_score", *WITHOUT_NETWORK)
+    words = ("train", tmp_path / "log", *chosen, "--out", tmp_path / "run")
     done = resus_here(*words, cwd=folder)
     assert done.returncode == 0
     scale, leak = (line for line in done.stderr.splitlines() if line.startswith("resus: "))

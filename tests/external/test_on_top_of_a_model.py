@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from models_of_others import READS, SCHEMA, catboost_file, frame, lightgbm_file, linear_onnx, rows
-from planted_models import KEEP, TINY
+from planted_models import KEEP, tiny
 from sklearn.linear_model import LogisticRegression
 
 import resus
@@ -35,7 +35,7 @@ def fitted(table: pl.DataFrame, path: Path) -> Resus:
 
 
 def model(predictor: Any, **settings: Any) -> Resus:
-    return Resus(predictor=predictor, settings=TINY | settings)
+    return tiny(predictor=predictor, settings=settings)
 
 
 def support_and_query(table: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -180,7 +180,7 @@ def test_a_model_and_another_predictor_in_the_settings(settings: dict[str, Any],
         match=r"^model.cbm is handed over as the predictor, and the settings say predictor.kind=fm: leave one of them",
     ):
         Resus(predictor=path, settings=settings)
-    assert Resus(predictor=path, settings={"predictor": {"column": "mine"}}).config.predictor.column == "mine"
+    assert Resus(predictor=path, settings={"predictor": {"column": "mine"}}).config.predictor.score_column == "mine"
 
 
 def test_a_score_column_with_holes_is_not_filled_by_the_model(fitted: Resus, table: pl.DataFrame) -> None:
@@ -214,7 +214,7 @@ def test_a_path_that_is_text_is_to_be_wrapped(name: str) -> None:
         match=rf"^'{name}' is text, which names a predictor: for the model file, give Path\('{name}'\)$",
     ):
         Resus(predictor=name)
-    assert Resus(predictor="logits:score.txt").config.predictor.column == "score.txt"
+    assert Resus(predictor="logits:score.txt").config.predictor.score_column == "score.txt"
 
 
 def test_a_path_that_is_text_is_to_be_wrapped_in_load_too(fitted: Resus, path: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from planted_models import KEEP, TINY, events, log_of
 from service_fixtures import Place
 
 from resus import TableSchema, build_log
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Features, features_of

@@ -11,7 +11,8 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of
 
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc
@@ -19,6 +20,7 @@ from resus.model.build import build_predictor
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import GradientSettings
 from resus.progress import silent
 from resus.training.loop import Schedule
 from resus.training.run import cross_fit, train
@@ -57,7 +59,7 @@ def by_hand(config: Config, users: Users) -> Predictor:
     held_out, rows, chosen = (
         log().rows_of(config.user_split(log().n_users).validation),
         log().rows_of(users),
-        config.predictor,
+        GradientSettings.sharing(config.predictor),
     )
     torch.manual_seed(config.seed)
     predictor = build_predictor(config, log().features)

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers

@@ -53,7 +53,7 @@ def command(
     from resus.checking import checked
     from resus.cli.arguments import default_log_folder, planted_at
     from resus.cli.console import progress_bars, say
-    from resus.config.settings import parse_assignments
+    from resus.config.resolve import parse_assignments
     from resus.data.datasets.planted import PlantedWorld
     from resus.data.log.log import fact_of_log
     from resus.data.options import PrepareOptions

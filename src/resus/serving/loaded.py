@@ -84,7 +84,7 @@ class LoadedModel:
     def score(self) -> str | None:
         """The field in which every event and candidate must bring the score of the shared model, unless the catalogue
         knows it."""
-        column = self.config.predictor.column
+        column = self.config.predictor.score_column
         known = self.catalogue.fields if self.catalogue else ()
         return column if column and column not in known else None
 

@@ -23,10 +23,12 @@ from resus.errors import ArtifactError, ConfigError, DataError
 from resus.evaluation.metrics import auc
 from resus.files import read_json, write_json, write_text
 from resus.model.build import build_personalizer, build_predictor
+from resus.model.learners.plus.settings import FactorSettings, PlusSettings
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import GradientSettings
 from resus.progress import Progress, silent
 from resus.randomness import Purpose, generator
 from resus.tensor_files import load_tensors, save_tensors
@@ -75,7 +77,7 @@ def train(
     how it came about, and `basis_from` the file of its cross-fitted logits (see `cross_fit`). A `crew` trains one model
     in several processes that see the same folder.
     """
-    if pretrained is not None and not config.predictor.pretrain:
+    if pretrained is not None and config.predictor.joint:
         raise ConfigError(
             "predictor.pretrain=false trains Ψ jointly, so it cannot be taken from another run: choose one"
         )
@@ -87,7 +89,7 @@ def train(
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # drawn in any case, so that the model's start does not depend on it
     model = build_personalizer(config, log.features, pretrained or fresh)
-    if config.predictor.pretrain:
+    if not config.predictor.joint:
         if pretrained is None:
             run.learn_predictor(model.predictor)
         run.learn_residuals(model, basis_from)
@@ -156,7 +158,7 @@ class _Run:
         self.validation = OrderedUsers.of(self.log, self.split.validation, self.config.seed)
         self.sampler = EpisodeSampler(
             self.log,
-            self.split.validation if self.config.learner.kind == "plus" else self.split.train,
+            self.split.validation if self.config.learner.uses_validation_users else self.split.train,
             max_size=self.config.max_support,
             batch_size=self.config.training.batch_size,
             sizes=self.config.training.support_sizes,
@@ -192,17 +194,18 @@ class _Run:
 
     def warn(self) -> None:
         """Of what can be seen before anything is learned; for a crew, whoever claims its folder is told."""
-        if self.config.predictor.kind == "external":
+        if self.config.predictor.score_column:
             warn_of_own_model(self.config.predictor, self.log, self.split.train)
 
     def learn_predictor(self, predictor: Predictor) -> None:
-        self._learn_predictor(predictor, self.split.train, "predictor", self.config.predictor.epochs)
+        self._learn_predictor(predictor, self.split.train, "predictor", None)
 
-    def _learn_predictor(self, predictor: Predictor, users: Users, stage: str, epochs: int) -> None:
+    def _learn_predictor(self, predictor: Predictor, users: Users, stage: str, epochs: int | None) -> None:
         rows = self.log.rows_of(users)
         held_out = self.log.rows_of(self.split.validation)
         if isinstance(predictor, NeuralPredictor):
-            chosen = self.config.predictor
+            chosen = GradientSettings.sharing(self.config.predictor)
+            epochs = epochs or chosen.epochs
             state = pretrain(
                 predictor,
                 self.log,
@@ -225,7 +228,7 @@ class _Run:
         self.cross_fit(basis)
         users = np.concatenate([self.split.train, self.split.validation])
         fill_logits(basis, model.predictor, self.log, self._own_rows(users), self.progress)
-        if self.config.learner.kind == "plus":
+        if self.config.learner.recipe == "plus":
             self._learn_factors(model, basis)
         self._metatrain(model, basis, "residuals")
 
@@ -235,7 +238,7 @@ class _Run:
             return
         folds = self.config.training.folds
         known = self.histories.get("predictor", self.known)
-        epochs = max(known, key=lambda line: line["validation_auc"])["epoch"] if known else self.config.predictor.epochs
+        epochs = max(known, key=lambda line: line["validation_auc"])["epoch"] if known else None
         fold_of = generator(Purpose.FOLDS, self.config.seed).permutation(len(self.split.train)) % folds
         for fold in range(folds):
             rows = self._own_rows(self.split.train[fold_of == fold])
@@ -261,7 +264,7 @@ class _Run:
         def schedule(stage: str) -> Schedule:
             return self._schedule(
                 stage,
-                chosen.encoder.epochs,
+                FactorSettings.of(chosen.encoder).epochs,
                 chosen.training.patience,
                 lambda: self._validation_auc(model, basis, middles),
             )
@@ -270,7 +273,7 @@ class _Run:
         state = factorize(model, basis, self.log, users, schedule("factors"), seed=chosen.seed)
         self._record("factors", state.history)
         model.encoder.requires_grad_(False)
-        if not (chosen.encoder.refine and chosen.learner.taste):
+        if not (FactorSettings.of(chosen.encoder).refine and PlusSettings.of(chosen.learner).taste):
             return
         self._metatrain(model, basis, "scales")
         model.encoder.requires_grad_(True)
@@ -403,7 +406,7 @@ def check_log(config: Config, log: InteractionLog) -> None:
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "
             f"set protocol={prepared}, or prepare the data again with --protocol {config.protocol}"
         )
-    if config.predictor.kind == "external":
+    if config.predictor.score_column:
         check_own_model(config.predictor, log)
     if log.labels.min() == log.labels.max():
         raise DataError(f"all labels of '{log.name}' are {log.labels[0]:.0f}: there is nothing to learn to tell apart")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap

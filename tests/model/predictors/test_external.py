@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from planted_models import KEEP, TINY
+from planted_models import KEEP, tiny
 
 import resus
 from resus import FieldSchema, Resus, TableSchema, build_log
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.episodes.tensors import features_of
 from resus.errors import ConfigError, DataError, ResusWarning
@@ -32,7 +32,7 @@ def table() -> pl.DataFrame:
 
 
 def model(predictor: str, **settings: str) -> Resus:
-    return Resus(predictor=predictor, settings=TINY | settings)
+    return tiny(predictor=predictor, settings=settings)
 
 
 @pytest.mark.parametrize("predictor", ["logits:score", "probabilities:chance"])
@@ -145,12 +145,12 @@ def test_a_model_that_knows_the_labels_is_warned_of() -> None:
         ("logits:item", r"and 'item' is categorical \(numeric are score, chance\): name a numeric one$"),
         ("logits:click", r"^the predictor 'logits:click' names the label, which Ψ must not see: name the column that "),
         ("probabilities:user", r"names the user's id, which Ψ must not see: name the column that holds what your"),
-        ("logits", "^the predictor 'logits' does not say which column holds what your model says: write logits:COLUMN"),
-        ("probabilities", "the predictor 'probabilities' does not say which column holds"),
-        ("external", "the predictor 'external' does not say .*: write logits:COLUMN or probabilities:COLUMN$"),
+        ("logits", "^the predictor 'logits' does not name the column .*: write logits:COLUMN"),
+        ("probabilities", "the predictor 'probabilities' does not name the column"),
+        ("external", "the predictor 'external' does not name .*: write logits:COLUMN or probabilities:COLUMN$"),
         ("logits:absent", r"write 'absent: numeric' under 'fields' of the schema and prepare again"),
-        ("logits:", "the predictor 'logits:' is none: write logits:COLUMN or probabilities:COLUMN"),
-        ("odds:score", "the predictor 'odds:score' is none: write logits:COLUMN or probabilities:COLUMN"),
+        ("logits:", "unknown predictor 'logits:'; use logits:COLUMN or probabilities:COLUMN"),
+        ("odds:score", "unknown predictor 'odds:score'; use logits:COLUMN or probabilities:COLUMN"),
     ],
 )
 def test_what_cannot_be_meant(predictor: str, sentence: str, tmp_path: Path) -> None:
@@ -174,8 +174,8 @@ def test_a_column_that_is_named_in_two_ways(key: str, value: str) -> None:
 
 
 def test_it_cannot_be_trained_jointly() -> None:
-    with pytest.raises(ConfigError, match="pretrain=false needs a neural predictor"):
-        Resus(predictor="logits:score", settings=TINY | {"predictor.pretrain": False})
+    with pytest.raises(ConfigError, match=r"predictor\.pretrain belongs to predictor\.kind=.*deepfm"):
+        tiny(predictor="logits:score", settings={"predictor.pretrain": False})
 
 
 def test_its_value_does_not_depend_on_the_batch() -> None:

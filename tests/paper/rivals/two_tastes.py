@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 
 from resus.baselines.method import Method, Task
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog

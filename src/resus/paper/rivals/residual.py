@@ -5,11 +5,13 @@ from typing import Any, Literal
 
 from resus.baselines.method import Floats, History, Task
 from resus.baselines.shared_predictor import shared_logits, shared_predictor
-from resus.config.settings import LEARNERS
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
+from resus.model.encoders import ENCODERS
+from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
+from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.training.run import train
 
@@ -30,10 +32,9 @@ class Residual:
     ) -> None:
         self.settings = {
             "predictor.kind": predictor,
-            "predictor.column": "",
-            "predictor.pretrain": pretrain,
-            "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
-            **LEARNERS.get(learner, {}),
+            **({"predictor.pretrain": pretrain} if PREDICTORS.is_architecture(predictor) else {}),
+            "encoder.kind": predictor if predictor in ENCODERS else "deepfm",
+            **LEARNERS[learner].presets("paper"),
             "learner.kind": learner,
             **(changes or {}),
         }
@@ -43,7 +44,7 @@ class Residual:
         config = task.config.changed(self.settings)
         pretrained: Predictor | None = None
         known: History = []
-        if config.predictor.pretrain and config.predictor.kind != "none":
+        if not (config.predictor.joint or config.predictor.absent):
             pretrained, known = shared_predictor(task, config.predictor.kind)
         logits, folds = shared_logits(task, config)
         trained = train(
