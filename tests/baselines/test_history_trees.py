@@ -10,7 +10,7 @@ from planted_models import TINY, events, log_of
 from resus.baselines.crowd import Crowd
 from resus.baselines.history_trees import FOLDS, ITEM_PRIOR, SHRINKAGE, STRANGER, Histories, HistoryTrees, ItemClicks
 from resus.baselines.method import Task
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

@@ -9,7 +9,7 @@ from planted_models import TINY
 
 from resus.baselines.method import Task
 from resus.baselines.user_bias import UserBias
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

@@ -8,7 +8,7 @@ import torch
 from planted_models import TINY, events, log_of
 
 from resus.baselines.method import Floats, Task
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

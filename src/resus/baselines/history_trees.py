@@ -209,9 +209,9 @@ class ItemClicks:
 
     @classmethod
     def count(cls, log: InteractionLog, users: Integers) -> "ItemClicks":
-        number = [field.name for field in log.features.fields].index(log.features.item)
-        column, first = sum(log.features.column_counts[:number]), log.features.first_ids[number]
-        rows, shape = log.rows_of(users), (FOLDS, log.features.fields[number].ids)
+        item = log.features.block(log.features.item)
+        column, first = item.columns.start, item.first
+        rows, shape = log.rows_of(users), (FOLDS, item.field.ids)
         cell = np.ravel_multi_index((_fold_of(log, rows), log.ids[rows, column] - first), shape)
         clicks, counts = (
             np.bincount(cell, weights=weights, minlength=FOLDS * shape[1]).reshape(shape).astype(np.float64)
@@ -229,13 +229,12 @@ class ItemClicks:
 
 def shares_value(log: InteractionLog, field: int, rows: Rows, support: Rows) -> npt.NDArray[np.bool_]:
     """Rows `[n]` and support rows `[n, S]` → `[n, S]`: whether both have a known value of the field in common."""
-    column, encoded = sum(log.features.column_counts[:field]), log.features.fields[field]
-    block = slice(column, column + encoded.columns)
-    asked, known = log.ids[:, block][rows][:, None, :, None], log.ids[:, block][support][:, :, None, :]
-    same = (asked == known) & (asked != log.features.first_ids[field])  # empty slots of several values are unknown, too
-    if encoded.kind == "numeric":
+    encoded, first, columns = log.features.blocks[field]
+    asked, known = log.ids[:, columns][rows][:, None, :, None], log.ids[:, columns][support][:, :, None, :]
+    same = (asked == known) & (asked != first)  # empty slots of several values are unknown, too
+    if encoded.is_number:
         assert log.weights is not None
-        same &= log.weights[:, block][rows][:, None, :, None] == log.weights[:, block][support][:, :, None, :]
+        same &= log.weights[:, columns][rows][:, None, :, None] == log.weights[:, columns][support][:, :, None, :]
     shared: npt.NDArray[np.bool_] = same.any(axis=(2, 3))
     return shared
 

@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 
 from resus.baselines.method import Task
-from resus.config.settings import LEARNERS, Config
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.files import locked, read_json, write_json
 from resus.history import EpochRecord, History
 from resus.model.build import build_predictor
+from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.tensor_files import load_tensors, save_tensors
 from resus.training.run import TrainedPredictor, delete_checkpoints
@@ -25,7 +26,8 @@ def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, Hi
     if task.predictor is not None and kind in (None, task.config.predictor.kind):
         return task.predictor, []
     kind = kind or "deepfm"
-    config = task.config.changed({"predictor.kind": kind, "predictor.column": "", "predictor.pretrain": True})
+    pretrain = {"predictor.pretrain": True} if PREDICTORS.is_architecture(kind) else {}
+    config = task.config.changed({"predictor.kind": kind, **pretrain})
     if task.shelf is None:
         trained = train_predictor(config, task.log, progress=task.progress)
         return trained.predictor, list(trained.history)
@@ -53,8 +55,8 @@ def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
         return None, []
     plain = task.config.changed(
         {
-            **LEARNERS["plus"],
-            "learner.kind": "plus",
+            **config.learner.presets(config.protocol),
+            "learner.kind": config.learner.kind,
             **{f"predictor.{name}": value for name, value in config.predictor},
             "training.folds": config.training.folds,
         }
@@ -75,7 +77,5 @@ def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
 
 def _mark(config: Config, log: InteractionLog) -> str:
     """Of what a Ψ rests on."""
-    of_others = set() if config.predictor.kind == "external" else {"column", "scale"}
-    settings = config.predictor.model_dump(mode="json", exclude=of_others)
-    rests_on = [config.seed, settings, config.split.model_dump(mode="json")]
+    rests_on = [config.seed, config.predictor.model_dump(mode="json"), config.split.model_dump(mode="json")]
     return hashlib.sha256(json.dumps([*rests_on, log.content_hash]).encode()).hexdigest()[:12]

@@ -39,7 +39,7 @@ def command(
 
     A finished cell (data set, method, seed) is one line of cells.jsonl: asked again, only missing cells run.
     """
-    from resus.config.settings import parse_assignments, resolve
+    from resus.config.resolve import parse_assignments, resolve
     from resus.paper.questions import chosen_questions
 
     questions = chosen_questions(question)

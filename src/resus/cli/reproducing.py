@@ -13,7 +13,7 @@ import typer
 
 from resus.cli.arguments import find_log, planted_at
 from resus.cli.console import err, progress_bars, say
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld
 from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError, ConfigError

@@ -1,18 +1,17 @@
 """Boosting on the supports against a logistic regression written out, in any order of users and events."""
 
-from typing import get_args
-
 import numpy as np
 import numpy.typing as npt
 import pytest
 from planted_models import TINY, events, log_of
 
 from resus.baselines.method import Task
-from resus.config.settings import Architecture, resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
+from resus.model.predictors import PREDICTORS
 from resus.paper.rivals.boosted_supports import BoostedSupports
 
 Doubles = npt.NDArray[np.float64]
@@ -99,7 +98,7 @@ def test_lr_equals_a_logistic_regression_written_out(log: InteractionLog, task: 
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", get_args(Architecture))
+@pytest.mark.parametrize("kind", list(filter(PREDICTORS.is_architecture, PREDICTORS)))
 def test_users_and_events_may_come_in_any_order(log: InteractionLog, task: Task, kind: str) -> None:
     method = fit(task, kind)
     method.batch_size = 8  # several batches an epoch, or order could not matter

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from resus import FieldSchema, build_log
 from resus.baselines.method import Task
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.baselines.method import Task
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

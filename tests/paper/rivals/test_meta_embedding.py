@@ -13,7 +13,7 @@ from torch.nn import functional
 from two_tastes import auc_on_strangers, task_of_two_tastes
 
 from resus.baselines.method import Task
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

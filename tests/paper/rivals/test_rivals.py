@@ -6,7 +6,7 @@ from planted_models import TINY, events, log_of
 
 from resus.baselines.method import Task
 from resus.baselines.shared_predictor import shared_predictor
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError

@@ -4,8 +4,9 @@ import numpy as np
 import pyarrow as pa
 
 from resus.baselines.method import Method, Task
-from resus.config.settings import resolve
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.config.resolve import resolve
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
@@ -29,7 +30,7 @@ def task_of_two_tastes() -> Task:
     random = np.random.default_rng(5)
     items = random.integers(4, size=(USERS, EVENTS))
     taste = random.permutation(USERS) % 2
-    item = EncodedField(name="item", kind="categorical", columns=1, vocabulary=tuple("abcd"))
+    item = CategoricalField("item", tuple("abcd"))
     log = InteractionLog(
         features=FeatureMap((item,), item="item"),
         ids=(1 + items).reshape(-1, 1).astype(np.int32),

@@ -12,7 +12,8 @@ import torch
 
 from resus.baselines.method import Floats, Method, Task
 from resus.baselines.shared_predictor import shared_predictor
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.population import ScoredQueries, staged_results

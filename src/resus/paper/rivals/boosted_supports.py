@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Sequence
 from itertools import product
-from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,16 +11,16 @@ from torch.nn import functional
 
 from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_predictor
-from resus.config.settings import Architecture
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.errors import ConfigError
 from resus.history import EpochRecord, History
-from resus.model.build import build_network
+from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import NeuralPredictorSettings
 from resus.randomness import Purpose, generator
 
 
@@ -40,10 +39,9 @@ class BoostedSupports:
         epochs: Sequence[int] = (1, 3),
         learning_rates: Sequence[float] = (1e-3, 1e-2),
     ) -> None:
-        if predictor not in get_args(Architecture):
-            raise ConfigError(
-                f"predictor '{predictor}' cannot be boosted: choose one of {', '.join(get_args(Architecture))}"
-            )
+        if not PREDICTORS.is_architecture(predictor):
+            networks = ", ".join(filter(PREDICTORS.is_architecture, PREDICTORS))
+            raise ConfigError(f"predictor '{predictor}' cannot be boosted: choose one of {networks}")
         self.kind = predictor
         self.grid = list(product(epochs, learning_rates))
         self.predictor: Predictor
@@ -55,9 +53,10 @@ class BoostedSupports:
 
     def fit(self, task: Task) -> History:
         self.predictor, history = shared_predictor(task, self.kind)
-        self.batch_size, self.seed = task.config.predictor.batch_size, task.config.seed
+        settings = NeuralPredictorSettings.of(task.config.changed({"predictor.kind": self.kind}).predictor)
+        self.batch_size, self.seed = settings.batch_size, task.config.seed
         torch.manual_seed(self.seed)
-        self.start = NeuralPredictor(build_network(self.kind, task.config.predictor, task.log.features))
+        self.start = NeuralPredictor(settings.build_encoder(task.log.features))
         basis = self.predictor.logits_of_rows(task.log, task.validation.rows)
         tried: History = []
         for epochs, rate in self.grid:

@@ -10,8 +10,8 @@ from resus.baselines.history_trees import HistoryTrees
 from resus.baselines.method import Method
 from resus.baselines.user_bias import UserBias
 from resus.checking import nearest_key
-from resus.config.settings import PREDICTOR_NAMES
 from resus.errors import ConfigError
+from resus.model.predictors import PREDICTORS
 from resus.paper.rivals.boosted_supports import BoostedSupports
 from resus.paper.rivals.jtcn import JTCN
 from resus.paper.rivals.lwa import LWA
@@ -38,9 +38,7 @@ class Entry:
 
 def _architectures() -> dict[str, Entry]:
     found: dict[str, Entry] = {}
-    for kind, name in PREDICTOR_NAMES.items():
-        if kind == "none":
-            continue
+    for kind, name in ((kind, settings.title) for kind, settings in PREDICTORS.items() if settings.trainable):
         found[kind] = Entry(name, partial(Crowd, predictor=kind), kind)
         suffix, on = ("", "") if kind == "deepfm" else (f"-{kind}", f" ({name})")
         found[f"resus-nn{suffix}"] = Entry(f"RESUS-NN{on}", partial(Residual, learner="nearest", predictor=kind), kind)
@@ -48,7 +46,7 @@ def _architectures() -> dict[str, Entry]:
         found[f"resus-plus{suffix}"] = Entry(
             f"RESUS+{on}", partial(Residual, learner="plus", predictor=kind), kind, tuned_on_validation=True
         )
-        if kind != "lightgbm":
+        if PREDICTORS.is_architecture(kind):
             found[f"boosted-{kind}"] = Entry(f"{name} (boosting)", partial(BoostedSupports, predictor=kind), kind)
     return found
 

@@ -20,6 +20,7 @@ from resus.episodes.tensors import Features, features_of, labels_of
 from resus.history import History
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
+from resus.model.encoders.settings import DeepFMSettings
 from resus.paper.rivals.episodic import learn_from_episodes
 
 SCORING_ROWS = 2048
@@ -121,7 +122,7 @@ class JTCN:
         self.network: CapsuleDeepFM
 
     def fit(self, task: Task) -> History:
-        log, shape = task.log, task.config.predictor
+        log, shape = task.log, DeepFMSettings.sharing(task.config.predictor)
         torch.manual_seed(task.config.seed)
         embedding = FieldEmbedding(
             log.features.n_ids, log.features.column_counts, shape.embedding_dim, std=shape.embedding_std

@@ -19,6 +19,8 @@ from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
+from resus.model.encoders.settings import DeepFMSettings
+from resus.model.predictors.settings import GradientSettings
 from resus.paper.rivals.episodic import learn_from_episodes, score_size_by_size
 from resus.randomness import Purpose, generator
 from resus.training.loop import Schedule, run_stage
@@ -93,7 +95,7 @@ class MetaEmbedding:
         self.generator: Generator
 
     def fit(self, task: Task) -> History:
-        chosen = task.config.predictor
+        chosen = DeepFMSettings.sharing(task.config.predictor)
         torch.manual_seed(task.config.seed)
         self.base = UserDeepFM(
             task.log.features,
@@ -123,7 +125,7 @@ class MetaEmbedding:
 
     def _pretrain(self, task: Task) -> History:
         """The base model from the training users' rows, each with its user's vector."""
-        log, base, chosen = task.log, self.base, task.config.predictor
+        log, base, chosen = task.log, self.base, GradientSettings.sharing(task.config.predictor)
         rows = log.rows_of(task.split.train)
         number = np.full(log.n_rows, -1)
         number[rows] = np.repeat(np.arange(len(task.split.train)), log.lengths[task.split.train])

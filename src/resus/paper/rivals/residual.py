@@ -5,12 +5,14 @@ from typing import Any, Literal
 
 from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_logits, shared_predictor
-from resus.config.settings import LEARNERS
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.history import History
+from resus.model.encoders import ENCODERS
+from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
+from resus.model.predictors import PREDICTORS
 from resus.training.run import TrainedPredictor
 from resus.training.train import train
 
@@ -31,10 +33,9 @@ class Residual:
     ) -> None:
         self.settings = {
             "predictor.kind": predictor,
-            "predictor.column": "",
-            "predictor.pretrain": pretrain,
-            "encoder.kind": "deepfm" if predictor in ("lightgbm", "none") else predictor,
-            **LEARNERS.get(learner, {}),
+            **({"predictor.pretrain": pretrain} if PREDICTORS.is_architecture(predictor) else {}),
+            "encoder.kind": predictor if predictor in ENCODERS else "deepfm",
+            **LEARNERS[learner].presets("paper"),
             "learner.kind": learner,
             **(changes or {}),
         }
@@ -44,7 +45,7 @@ class Residual:
         config = task.config.changed(self.settings)
         given = None
         logits, folds = shared_logits(task, config)
-        if config.predictor.pretrain and config.predictor.kind != "none":
+        if not (config.predictor.joint or config.predictor.absent):
             given = TrainedPredictor(*shared_predictor(task, config.predictor.kind), logits)
         trained = train(
             config,
