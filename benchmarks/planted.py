@@ -25,7 +25,7 @@ from scipy.stats import chi2, norm, qmc
 from resus import InteractionLog, PlantedWorld, Resus, planted_log
 from resus.arrays import Doubles, Integers
 from resus.cli.console import progress_bars
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import draw_world
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc

@@ -20,7 +20,7 @@ from rich.table import Table
 from benchmarks.published import published_log
 from resus import Results, Resus
 from resus.cli.console import progress_bars
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.files import write_text
 
 CELLS = Path("benchmarks/quality.jsonl")

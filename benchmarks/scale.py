@@ -29,8 +29,9 @@ from rich.table import Table
 
 from benchmarks.memory import cost_of
 from resus import InteractionLog
-from resus.config.settings import resolve
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.config.resolve import resolve
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import features_of, labels_of
 from resus.files import append_line
 from resus.model.build import build_predictor
@@ -92,11 +93,11 @@ def features(log: InteractionLog, steps: int = 300, repeats: int = 3) -> dict[st
     taken = replace(taken, crowd=None, user_ids=log.user_ids[:1], weights=None)
     *others, last = log.features.fields
     unused = tuple(f"unused {n}" for n in range(MANY - log.features.n_ids))
-    many = FeatureMap((*others, replace(last, vocabulary=last.vocabulary + unused)), log.features.item)
+    many = FeatureMap((*others, CategoricalField(last.name, last.values + unused)), log.features.item)
     taken = replace(taken, features=many)
     firsts = np.array(log.features.first_ids)
     folded = (taken.ids - firsts) % few + np.arange(len(firsts)) * few
-    fields = tuple(EncodedField(f.name, f.kind, 1, tuple(map(str, range(few - 1)))) for f in log.features.fields)
+    fields = tuple(CategoricalField(f.name, tuple(map(str, range(few - 1)))) for f in log.features.fields)
     small = replace(taken, ids=folded.astype(np.int32), features=FeatureMap(fields, log.features.item))
     speeds: dict[str, list[float]] = {"many": [], "few": []}
     for _ in range(repeats):  # alternate, so that a slow phase of the machine affects both

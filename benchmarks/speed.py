@@ -32,7 +32,8 @@ from benchmarks.naive import NaiveResus, events_of, score_sizes, train_epoch
 from benchmarks.published import RAW
 from resus import InteractionLog
 from resus.cli.console import progress_bars
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
@@ -41,6 +42,7 @@ from resus.model.build import build_personalizer, build_predictor
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import GradientSettings
 from resus.progress import Progress
 from resus.training.loop import Schedule
 from resus.training.run import METRICS
@@ -134,7 +136,7 @@ class Bench:
 
     def predictor_epoch(self, users: Users) -> Callable[[], object]:
         """One epoch of Ψ over the users' rows."""
-        config = self.configs["RESUS-RR"].predictor
+        config = GradientSettings.sharing(self.configs["RESUS-RR"].predictor)
         return partial(
             fit_network,
             self.parts("RESUS-RR")[0],
@@ -207,7 +209,7 @@ class Bench:
     def matrix_products(self, users: Users) -> Callable[[], None]:
         """The matrix products of an epoch of Ψ and nothing else: one forward and two backward per layer."""
         predictor = self.parts("RESUS-RR")[0]
-        batch = self.configs["RESUS-RR"].predictor.batch_size
+        batch = GradientSettings.sharing(self.configs["RESUS-RR"].predictor).batch_size
         assert isinstance(predictor.encoder, DeepFM)
         weights = [module.weight.detach() for module in predictor.modules() if isinstance(module, torch.nn.Linear)]
         inputs = [torch.randn(batch, weight.shape[1]) for weight in weights]

@@ -1,11 +1,14 @@
 """A small planted table, and models that train on it in a moment."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
 from resus import BuildOptions, FieldSchema, InteractionLog, Resus, TableSchema, build_log
+from resus.config.settings import keys_of_kinds
 from resus.data.datasets.planted import PlantedWorld, draw_events
+from resus.model.learners import LEARNERS
 
 SCHEMA = TableSchema(
     user="user",
@@ -15,18 +18,32 @@ SCHEMA = TableSchema(
     fields={"category": FieldSchema(), "price": FieldSchema(kind="numeric"), "tags": FieldSchema(kind="multi")},
 )
 KEEP = BuildOptions(duplicates="keep", single_events="keep")
-TINY: dict[str, Any] = {
-    "predictor.hidden_units": [8],
-    "encoder.hidden_units": [8],
-    "predictor.embedding_dim": 4,
-    "encoder.embedding_dim": 4,
-    "predictor.cin_maps": [4],
-    "encoder.cin_maps": [4],
-    "predictor.epochs": 2,
-    "predictor.rounds": 5,
-    "training.epochs": 2,
-    "evaluation.max_size": 6,
-}
+
+
+class SmallSettings(dict[str, Any]):
+    """Settings of small networks; `small | others` drops those that the kinds named by the others do not take."""
+
+    def __or__(self, others: Mapping[str, Any]) -> "SmallSettings":  # type: ignore[override]
+        learner = LEARNERS[others.get("learner.kind", self.get("learner.kind", LEARNERS.default))]
+        kinds = {**learner.presets("paper"), **others}
+        if ":" in kinds.get("predictor.kind", ""):
+            kinds["predictor.kind"] = "external"
+        return SmallSettings(keys_of_kinds({"predictor.rounds": 5} | dict(self), kinds) | dict(others))
+
+
+TINY = SmallSettings(
+    {
+        "predictor.hidden_units": [8],
+        "encoder.hidden_units": [8],
+        "predictor.embedding_dim": 4,
+        "encoder.embedding_dim": 4,
+        "predictor.cin_maps": [4],
+        "encoder.cin_maps": [4],
+        "predictor.epochs": 2,
+        "training.epochs": 2,
+        "evaluation.max_size": 6,
+    }
+)
 
 
 def events() -> pl.DataFrame:
@@ -42,4 +59,8 @@ def log_of(table: Any) -> InteractionLog:
 
 def tiny(**options: Any) -> Resus:
     """A model with tiny networks. `options` are those of Resus; its settings override the tiny ones."""
-    return Resus(settings=TINY | options.pop("settings", {}), **options)
+    parts = {"predictor": "external"} if "predictor" in options else {}
+    parts |= {part: options[part] for part in ("predictor", "encoder", "learner") if isinstance(options.get(part), str)}
+    kinds = {f"{part}.kind": kind for part, kind in parts.items()}
+    settings = TINY | {**kinds, **options.pop("settings", {})}
+    return Resus(settings={key: value for key, value in settings.items() if key not in kinds}, **options)

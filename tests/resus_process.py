@@ -18,6 +18,7 @@ SETTINGS = {
     "training.epochs": 2,
     "evaluation.max_size": 6,
 }
+WITHOUT_NETWORK = ["--set", "training.epochs=2", "--set", "evaluation.max_size=6"]
 SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
 
 

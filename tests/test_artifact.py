@@ -109,7 +109,7 @@ def _unknown_key(facts: dict[str, Any]) -> None:
 
 
 def _shorter_vocabulary(facts: dict[str, Any]) -> None:
-    facts["features"]["fields"][0]["vocabulary"].pop()
+    facts["features"]["fields"][0]["values"].pop()
 
 
 def _other_evaluation(facts: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from planted_models import KEEP, SCHEMA, TINY, events, log_of, tiny
 
 from resus import (
@@ -24,7 +25,9 @@ from resus import (
     load,
     planted_log,
 )
+from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.prefixes import OrderedUsers
+from resus.episodes.tensors import Features
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-RR": {},
@@ -269,15 +272,19 @@ def test_a_wrong_setting_is_refused_before_any_work() -> None:
         Resus(settings={"training.epoch": 2})
 
 
+def hidden_units(model: Resus) -> Any:
+    return model.config.predictor.model_dump()["hidden_units"]
+
+
 def test_defaults_of_a_data_set_hold_with_and_without_other_settings() -> None:
     log = planted_log(PlantedWorld(users=30, items=10, events_per_user=8))
     epochs = {"predictor.epochs": 1, "training.epochs": 1}
     bare, chosen = Resus(), Resus(settings=epochs)
     bare.fit(log)
     chosen.fit(log)
-    assert bare.config.predictor.hidden_units == chosen.config.predictor.hidden_units == (64, 64)
+    assert hidden_units(bare) == hidden_units(chosen) == (64, 64)
     as_given = Resus.from_config(Config.model_validate({"predictor": {"epochs": 1}, "training": {"epochs": 1}}))
-    assert as_given.fit(log).config.predictor.hidden_units == (400, 400, 400)
+    assert hidden_units(as_given.fit(log)) == (400, 400, 400)
 
 
 def test_models_of_other_seeds_splits_or_logs_are_not_compared(model: Resus, log: InteractionLog) -> None:
@@ -431,7 +438,7 @@ def test_a_run_on_another_predictor_is_another_run(model: Resus, log: Interactio
     ("table", "hint"),
     [
         (events().filter(pl.col("user") < 2), "no user of 2 is left"),
-        (events().filter(pl.col("time") < 1), "no user to learn from has two events"),
+        (events().filter(pl.col("time") < 1), "no training user has two events"),
         (events().with_columns(click=pl.col("time") > 0), "validation users do not have both labels"),
     ],
     ids=["too few users", "one event each", "one label in all queries"],
@@ -459,7 +466,7 @@ def test_a_log_never_replaces_other_files(log: InteractionLog, tmp_path: Path) -
 
 
 def test_the_tiny_settings_apply(model: Resus) -> None:
-    assert model.config.predictor.hidden_units == tuple(TINY["predictor.hidden_units"])
+    assert hidden_units(model) == tuple(TINY["predictor.hidden_units"])
     assert model.config.evaluation.stages == {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
 
 
@@ -510,3 +517,52 @@ def test_taking_the_predictor_of_an_equal_run_changes_nothing(learner: str, log:
     taken = tiny(learner=learner, settings=fast).fit(log, predictor_from=model)
     assert "predictor" not in {line.stage for line in taken.history}
     assert taken.evaluate(log) == tiny(learner=learner, settings=fast).fit(log).evaluate(log)
+
+
+class Bag(torch.nn.Module):
+    """An encoder of one's own: the sum of the field vectors."""
+
+    def __init__(self, features: FeatureMap) -> None:
+        super().__init__()
+        self.width = 5
+        self.table = torch.nn.Embedding(features.n_ids, self.width)
+
+    def forward(self, features: Features) -> torch.Tensor:
+        vectors: torch.Tensor = self.table(features.ids)
+        return vectors.sum(dim=1)
+
+
+class Nameless(Bag):
+    def __init__(self, features: FeatureMap) -> None:
+        super().__init__(features)
+        del self.width
+
+
+def test_an_encoder_of_ones_own_is_fitted_saved_and_handed_over_again(
+    log: InteractionLog, support: pl.DataFrame, query: pl.DataFrame, tmp_path: Path
+) -> None:
+    networks = {key: value for key, value in TINY.items() if not key.startswith("encoder.")}
+    model = Resus(encoder=Bag, settings=networks).fit(log, folder=tmp_path / "run")
+    assert isinstance(model._fitted().model.encoder, Bag)
+    expected = model.predict(support, query)
+    assert model.evaluate(log, draws=0).models.keys() >= {"RESUS-RR"}
+    again = Resus.load(tmp_path / "run", encoder=Bag)
+    assert again.predict(support, query).equals(expected)
+    resumed = Resus(encoder=Bag, settings=networks).fit(log, folder=tmp_path / "run", resume=True)
+    assert resumed.predict(support, query).equals(expected)
+    with pytest.raises(ConfigError, match=r"the encoder 'Bag' .* resus.load\(folder, encoder=...\)"):
+        Resus.load(tmp_path / "run")
+    with pytest.raises(ConfigError, match="is 'Bag', not 'Nameless'"):
+        Resus.load(tmp_path / "run", encoder=Nameless)
+
+
+def test_an_encoder_of_ones_own_is_refused_where_it_does_not_fit(
+    model: Resus, log: InteractionLog, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=r"learner\.kind=plus and encoder\.kind=factors go together"):
+        Resus(encoder=Bag, learner="plus")
+    with pytest.raises(ConfigError, match="'Nameless' has no 'width'"):
+        Resus(encoder=Nameless).fit(log)
+    model.save(tmp_path)
+    with pytest.raises(ConfigError, match="DeepFM"):
+        Resus.load(tmp_path, encoder=Bag)

@@ -29,9 +29,9 @@ from resus import PlantedWorld, TableSchema, planted_log
 from resus.checking import checked
 from resus.cli.arguments import check_engine, check_part
 from resus.cli.main import app
-from resus.config.settings import parse_assignments, resolve
+from resus.config.resolve import parse_assignments, resolve
 from resus.data.datasets.planted import draw_events
-from resus.data.datasets.planted_taobao import PlantedTaobao
+from resus.data.datasets.taobao.planted import PlantedTaobao
 from resus.data.options import PrepareOptions
 from resus.paper.questions import chosen_questions
 

@@ -24,10 +24,10 @@ from resus.version import __version__
 
 if TYPE_CHECKING:
     from resus.config.settings import Config
-    from resus.data.build import BuildOptions, build_log
+    from resus.data.build import build_log
     from resus.data.datasets.planted import PlantedWorld, planted_log
     from resus.data.log.log import InteractionLog
-    from resus.data.options import PrepareOptions
+    from resus.data.options import BuildOptions, PrepareOptions
     from resus.data.schema import FieldSchema, TableSchema
     from resus.estimator import Resus
     from resus.evaluation.results import Results
@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BuildOptions": "resus.data.build",
+    "BuildOptions": "resus.data.options",
     "Config": "resus.config.settings",
     "FieldSchema": "resus.data.schema",
     "InteractionLog": "resus.data.log.log",

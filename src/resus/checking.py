@@ -1,33 +1,114 @@
-"""Pydantic's findings in one sentence, with the nearest known key for a wrong one."""
+"""Settings: frozen, strict, chosen by `kind` where there are several, and every mistake in one sentence."""
 
 import difflib
 import typing
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from resus.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
+Kind = TypeVar("Kind", bound="Settings")
+
+
+class Settings(BaseModel):
+    """Cannot be changed, refuses unknown keys and infinite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def of(cls, settings: "Settings") -> Self:
+        """The same settings, for code that only ever gets settings of this class."""
+        assert isinstance(settings, cls), f"{type(settings).__name__} are not {cls.__name__}"
+        return settings
+
+    @classmethod
+    def sharing(cls, settings: "Settings") -> Self:
+        """Settings of this class with the values that others have under the same keys; `kind` is its own."""
+        return cls(**{key: value for key, value in settings if key in cls.model_fields and key != "kind"})
+
+
+class Registry(Mapping[str, type[Kind]]):
+    """Settings classes by the `kind` that they are chosen by. To add one: `REGISTRY.add(MySettings)`."""
+
+    def __init__(self, section: str, *classes: type[Kind], default: str) -> None:
+        self.section, self.default = section, default
+        self._classes: dict[str, type[Kind]] = {}
+        for settings in classes:
+            self.add(settings)
+
+    def add(self, settings: type[Kind]) -> type[Kind]:
+        """Under the class's default for `kind`."""
+        self._classes[settings.model_fields["kind"].default] = settings
+        return settings
+
+    def __getitem__(self, kind: str) -> type[Kind]:
+        if kind not in self:
+            nearest = difflib.get_close_matches(str(kind), self, n=1)
+            hint = f", did you mean '{nearest[0]}'?" if nearest else ""
+            raise ConfigError(f"unknown '{self.section}.kind' {kind!r}{hint} (choose from {', '.join(self)})")
+        return self._classes[kind]
+
+    def __contains__(self, kind: object) -> bool:
+        return isinstance(kind, str) and kind in self._classes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def chosen(self, value: Any) -> Any:
+        """Settings of the kind that a mapping names; the mistakes in it keep their place."""
+        if not isinstance(value, Mapping):
+            return value
+        kind = value.get("kind", self.default)
+        try:
+            settings = self[kind]
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        return settings.model_validate(dict(value) | {"kind": kind})
+
+    @property
+    def by_kind(self) -> BeforeValidator:
+        """For the annotation of a field that takes any of these settings."""
+        return BeforeValidator(self.chosen)
+
+    def owners(self, key: str) -> list[str]:
+        """The kinds that take a key."""
+        return [kind for kind, settings in self.items() if key in settings.model_fields]
 
 
 def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every dotted key that a settings model takes."""
+    """Every dotted key that a settings model takes, whatever kinds are chosen."""
     keys = []
     for name, field in model.model_fields.items():
         nested = _nested_model(field.annotation)
         keys.append(prefix + name)
-        if nested is not None:
-            keys += known_keys(nested, f"{prefix}{name}.")
-    return keys
+        registry = registry_of(model, name)
+        classes = [nested] if registry is None else list(registry.values())
+        keys += [key for each in classes if each is not None for key in known_keys(each, f"{prefix}{name}.")]
+    return list(dict.fromkeys(keys))
+
+
+def registry_of(model: type[BaseModel], name: str) -> Registry[Any] | None:
+    """The kinds that a field chooses from, if it does."""
+    for validator in model.model_fields[name].metadata:
+        owner = getattr(getattr(validator, "func", None), "__self__", None)
+        if isinstance(owner, Registry):
+            return owner
+    return None
 
 
 def described_settings(settings: BaseModel, prefix: str = "") -> list[tuple[str, Any, str]]:
-    """Every dotted key that takes a value, with its value and its meaning."""
+    """Every dotted key with its value and its meaning."""
     found: list[tuple[str, Any, str]] = []
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
+        if field.exclude:
+            continue
         if isinstance(value, BaseModel):
             found += described_settings(value, f"{prefix}{name}.")
         else:
@@ -51,7 +132,7 @@ def nearest_key(wrong: str, known: Iterable[str]) -> str | None:
 
 
 def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
-    """Settings of the given model, or one sentence on all that is wrong with them."""
+    """Settings of the given model, or one sentence about everything that is wrong with them."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:

@@ -2,6 +2,7 @@
 
 ResusError
 ├── DataError        an input file, table or frame is wrong
+│   ├── RowError     one row of a table is wrong
 │   └── DownloadError    a publisher's file could not be fetched or does not match its checksum
 ├── ConfigError      an unknown or impossible setting
 ├── ArtifactError    a run folder or prepared log is missing, incomplete or of another kind
@@ -19,6 +20,14 @@ class ResusError(Exception):
 
 class DataError(ResusError):
     """An input file, table or frame is wrong."""
+
+
+class RowError(DataError):
+    """One row is wrong, counted from 0. The caller that knows where the rows come from says which row of what it is."""
+
+    def __init__(self, row: int, column: str | None, what: str, fix: str) -> None:
+        super().__init__(f"row {row + 1}{f', column {column!r}' if column else ''}: {what}; {fix}")
+        self.row, self.column, self.what, self.fix = row, column, what, fix
 
 
 class DownloadError(DataError):

@@ -1,6 +1,7 @@
 """`Resus`: the whole method behind fit, evaluate, predict, save and load."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -9,7 +10,8 @@ import torch
 
 from resus.artifact import FACTS, Artifact, rebuild
 from resus.checking import checked
-from resus.config.settings import PREDICTOR_NAMES, Config, flatten, resolve, settings_of_predictor
+from resus.config.resolve import resolve
+from resus.config.settings import Config, flatten
 from resus.data.build import build_log
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
@@ -23,6 +25,8 @@ from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.history import History
+from resus.model.encoders.settings import OwnEncoderSettings
+from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.scorer import Scorer
@@ -40,14 +44,15 @@ class Resus:
 
     `settings` takes any key that the config file takes, dotted: {"training.epochs": 5}. A `predictor` is a name, or a
     model of your own that reads raw columns: a function of a polars frame that gives logits, a fitted estimator with
-    `predict_proba`, or the Path of a LightGBM, XGBoost, CatBoost or ONNX file.
+    `predict_proba`, or the Path of a LightGBM, XGBoost, CatBoost or ONNX file. An `encoder` is a name, or a class that
+    makes a torch module from a feature map; the module has `width` and maps N rows to `[N, width]`.
     """
 
     def __init__(
         self,
         *,
         predictor: Any = None,
-        encoder: str | None = None,
+        encoder: str | Callable[..., Any] | None = None,
         learner: str | None = None,
         protocol: str | None = None,
         seed: int | None = None,
@@ -65,6 +70,10 @@ class Resus:
                     f"predictor.kind={chosen['predictor.kind']}: leave one of them out"
                 )
             predictor = f"logits:{self._own_model.name}"
+        if encoder is not None and not isinstance(encoder, str):
+            own = OwnEncoderSettings.made_by(encoder)
+            chosen |= {"encoder.kind": own.kind, "encoder.name": own.name, "encoder.factory": own.factory}
+            encoder = None
         named = {
             "predictor.kind": predictor,
             "encoder.kind": encoder,
@@ -123,7 +132,7 @@ class Resus:
         path = Path(log) if isinstance(log, str | Path) else None
         opened = _as_log(log, schema, self._own_model)
         if self._overrides is not None:
-            inherited = settings_of_predictor(predictor_from.config) if predictor_from else None
+            inherited = predictor_from.config.settings_of_predictor() if predictor_from else None
             self.config = resolve(self._overrides, data_set=opened.data_set, inherited=inherited)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
@@ -264,9 +273,15 @@ class Resus:
         Artifact(self.config, self._features, tensors, self._log_facts, trained.history).save(Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str, *, predictor: Any = None) -> Self:
-        """Read what `save` or `resus train` wrote; a model of your own is not in it: hand it over again."""
+    def load(cls, folder: Path | str, *, predictor: Any = None, encoder: Callable[..., Any] | None = None) -> Self:
+        """Read what `save` or `resus train` wrote.
+
+        A predictor or the class of an encoder of your own is not in it: hand it over again.
+        """
         artifact = Artifact.load(Path(folder))
+        if encoder is not None:
+            handed = artifact.config.encoder.handed_over(encoder)
+            artifact = replace(artifact, config=artifact.config.model_copy(update={"encoder": handed}))
         model = cls.from_config(artifact.config)._take(artifact)
         if predictor is not None:
             model._score = model._score_of_before(folder).again(predictor)
@@ -291,7 +306,7 @@ class Resus:
     @property
     def pretrained(self) -> Predictor | None:
         """Ψ, where it is a model by itself: neither absent nor trained jointly with the rest."""
-        alone = self.config.predictor.kind != "none" and self.config.predictor.pretrain
+        alone = not (self.config.predictor.absent or self.config.predictor.joint)
         return self._fitted().model.predictor if alone else None
 
     def _fitted(self) -> Trained:
@@ -308,11 +323,10 @@ class Resus:
 
     def _score_of_before(self, folder: Path | str) -> ScoreColumn:
         """The column that a model of one's own wrote, or that was taken for Ψ wherever it came from."""
-        chosen = self.config.predictor
         if self._score is not None:
             return self._score
-        if chosen.kind == "external" and chosen.scale == "logits":
-            return ScoreColumn(chosen.column, "a model", None, None)
+        if self.config.predictor.logit_column:
+            return ScoreColumn(self.config.predictor.logit_column, "a model", None, None)
         raise ConfigError(
             f"the run in {folder} reads no logits that a model wrote (its Ψ is {self.config.predictor_name}): "
             "leave the model out"
@@ -334,7 +348,7 @@ class Resus:
                 f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
             )
         delete_checkpoints(folder)
-        return self._take(artifact)
+        return self._take(replace(artifact, config=self.config))
 
     def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
         """The Ψ of another run, if it was learned on the same training users with the same settings."""
@@ -377,7 +391,7 @@ def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, Interac
     predictors: dict[str, Predictor] = {}
     for name, model in models.items():
         first._check_comparable(model, opened, names=(first_name, name))
-        if name in ("oracle", "crowd", *PREDICTOR_NAMES.values()):
+        if name in ("oracle", "crowd", *(settings.title for settings in PREDICTORS.values())):
             raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
         fitted, predictor = model._fitted().model, None
         if model.pretrained is not None:

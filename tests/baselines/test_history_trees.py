@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
-from resus.config.resolve import resolve
 
 from resus.baselines.base import Task
 from resus.baselines.history_trees import FOLDS, ITEM_PRIOR, NEW_USER, SHRINKAGE, Histories, HistoryTrees, ItemClicks
 from resus.baselines.shared_model import SharedModel
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

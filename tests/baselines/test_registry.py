@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
-from resus.config.resolve import resolve
 
 from resus.baselines import BASELINES
 from resus.baselines.base import LazyMethod, MethodSpec, Task, find_methods
 from resus.baselines.shelf import shared_predictor
 from resus.baselines.user_bias import UserBias
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError

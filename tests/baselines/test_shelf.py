@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
-from resus.config.resolve import resolve
 
 from resus.arrays import Floats
 from resus.baselines.base import Task
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.history import History

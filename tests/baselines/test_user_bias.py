@@ -6,10 +6,10 @@ from functools import partial
 import numpy as np
 import pytest
 from planted_models import TINY
-from resus.config.resolve import resolve
 
 from resus.baselines.base import Task
 from resus.baselines.user_bias import UserBias
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

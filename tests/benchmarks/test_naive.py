@@ -12,7 +12,7 @@ import torch
 
 from benchmarks.naive import NaiveResus, QueryDataset, events_of, score_sizes, train_epoch
 from resus import InteractionLog, PlantedWorld, planted_log
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of

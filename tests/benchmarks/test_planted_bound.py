@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit
 
 from benchmarks.planted import exact_answers
-from resus.data.logistic import mean_sigmoid
+from resus.data.datasets.planted import mean_sigmoid
 
 PRIOR = np.array([0.4, 1.5])
 LENGTHS = np.array([9, 4, 12, 5, 30])

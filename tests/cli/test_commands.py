@@ -172,7 +172,7 @@ def test_options_override_the_config_file(workplace: Path, tmp_path: Path) -> No
     assert f"run in runs/{run.name}" in said
     config = load(run).config
     assert (config.predictor.kind, config.learner.kind) == ("fm", "nearest")
-    assert (config.predictor.epochs, config.training.epochs) == (1, 1)
+    assert (config.predictor.model_dump()["epochs"], config.training.epochs) == (1, 1)
     resus_here("train", "mine", *words, "--set", "learner.similarity=cosine", cwd=tmp_path)
     assert len(list((tmp_path / "runs").iterdir())) == 2
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from resus_process import SMALL, resus_here, succeed_here
+from resus_process import WITHOUT_NETWORK, resus_here, succeed_here
 
 from resus import PlantedWorld, load
 from resus.data.datasets.planted import draw_events
@@ -13,7 +13,9 @@ from resus.serving.loaded import LoadedModel
 
 pytestmark = pytest.mark.integration
 
-PLUS = [*SMALL, "--set", "encoder.epochs=1", "--set", "training.folds=2", "--predictor", "lr", "--learner", "plus"]
+SETTINGS = ("predictor.epochs=2", "encoder.epochs=1", "training.folds=2")
+PLUS = [*WITHOUT_NETWORK, "--predictor", "lr", "--learner", "plus"]
+PLUS += [word for setting in SETTINGS for word in ("--set", setting)]
 
 
 def test_from_training_to_an_export(tmp_path: Path) -> None:

@@ -140,5 +140,5 @@ def test_an_input_is_never_overwritten(ending: str, tmp_path: Path) -> None:
     words = ("predict", "run", "--support", table.name, "--query", table.name, "--out", f"./{table.name}")
     done = resus_here(*words, cwd=tmp_path)
     assert done.returncode == 2
-    assert f"{table.name} is one of the tables" in done.stderr
+    assert f"{table.name} is also an input table" in done.stderr
     assert table.read_bytes() == b"mine"

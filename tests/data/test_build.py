@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.data.build import BuildOptions, build_log
+from resus.data.build import build_log
+from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
@@ -36,7 +37,7 @@ def test_rows_are_ordered_by_user_and_time_and_ties_keep_their_order(
     assert log.user_ids.to_pylist() == users
     assert log.lengths.tolist() == [sum(row[0] == user for row in rows) for user in users]
     assert log.labels.tolist() == [label for _, _, label, _ in expected]
-    vocabulary = log.features.fields[0].vocabulary
+    vocabulary = log.features.fields[0].values
     assert [vocabulary[code - 1] for code in log.ids[:, 0]] == [item for _, item, _, _ in expected]
 
 

@@ -2,6 +2,7 @@ import hashlib
 import os
 import threading
 import zipfile
+from dataclasses import replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,10 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resus.data.datasets import sources
+from resus.data import sources
+from resus.data.datasets import DATA_SETS
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
-from resus.data.prepare import PrepareOptions, prepare
+from resus.data.options import PrepareOptions
+from resus.data.prepare import prepare_log
 from resus.data.readers import tables
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
@@ -56,15 +59,15 @@ def schema(tmp_path: Path) -> Path:
 def test_csv_and_parquet_give_the_same_log(table: Path, schema: Path, tmp_path: Path) -> None:
     frame = pl.read_csv(table, try_parse_dates=True).with_columns(pl.col("tags").str.split("|"))
     frame.write_parquet(tmp_path / "events.parquet")
-    from_csv = prepare(str(table), tmp_path / "a", schema=schema)
-    from_parquet = prepare(str(tmp_path / "events.parquet"), tmp_path / "b", schema=schema)
+    from_csv = prepare_log(str(table), tmp_path / "a", schema=schema)
+    from_parquet = prepare_log(str(tmp_path / "events.parquet"), tmp_path / "b", schema=schema)
     assert from_csv.content_hash == from_parquet.content_hash
     assert from_csv.user_ids.to_pylist() == ["0", "1", "2"]
     assert from_csv.labels.tolist() == [float(row % 2) for user in range(3) for row in range(9 + user, -1, -3)]
 
 
 def test_the_manifest_says_what_was_done(table: Path, schema: Path, tmp_path: Path) -> None:
-    log = prepare(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(min_count=2))
+    log = prepare_log(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(min_count=2))
     manifest = log.manifest
     assert manifest["name"] == "events"
     digest = hashlib.sha256(TABLE.encode()).hexdigest()
@@ -85,7 +88,7 @@ def test_asked_for_the_same_again_nothing_is_read(
         return tables.read_table(path, *rest, **named)
 
     monkeypatch.setattr(sources, "read_table", counted)
-    run = partial(prepare, str(table), tmp_path / "log", schema=schema)
+    run = partial(prepare_log, str(table), tmp_path / "log", schema=schema)
     first, again = run(), run()
     assert (first.content_hash, len(reads)) == (again.content_hash, 1)
     run(options=PrepareOptions(min_count=2))
@@ -105,31 +108,31 @@ def test_asked_for_the_same_again_nothing_is_read(
 def test_what_is_not_a_log_is_not_replaced(table: Path, schema: Path, tmp_path: Path, kind: str) -> None:
     out = tmp_path if kind == "folder" else table
     with pytest.raises(ConfigError, match="choose"):
-        prepare(str(table), out, schema=schema)
+        prepare_log(str(table), out, schema=schema)
     assert table.read_text() == TABLE
 
 
 def test_sources_and_settings_that_make_no_sense(table: Path, schema: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no data set 'ml-1n': did you mean 'ml-1m'\? .*ml-1m, frappe, taobao"):
-        prepare("ml-1n", tmp_path / "log")
+        prepare_log("ml-1n", tmp_path / "log")
     with pytest.raises(ConfigError, match="schema of its own"):
-        prepare("ml-1m", tmp_path / "log", schema=schema, path=tmp_path)
+        prepare_log("ml-1m", tmp_path / "log", schema=schema, path=tmp_path)
     with pytest.raises(ConfigError, match="is a path already"):
-        prepare(str(table), tmp_path / "log", path=tmp_path)
-    with pytest.raises(ConfigError, match="'protocol' means nothing"):
-        prepare(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(protocol="authors-release"))
+        prepare_log(str(table), tmp_path / "log", path=tmp_path)
+    with pytest.raises(ConfigError, match="'protocol' has no effect"):
+        prepare_log(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(protocol="authors-release"))
     with pytest.raises(DataError, match=r"no\.csv: the file does not exist"):
-        prepare(str(tmp_path / "no.csv"), tmp_path / "log", schema=schema)
+        prepare_log(str(tmp_path / "no.csv"), tmp_path / "log", schema=schema)
     with pytest.raises(DataError, match=r"no schema says .*label: click"):
-        prepare(str(table), tmp_path / "log")
+        prepare_log(str(table), tmp_path / "log")
     with pytest.raises(DataError, match=r"ratings\.dat: the file does not exist"):
-        prepare("ml-1m", tmp_path / "log", path=tmp_path)
+        prepare_log("ml-1m", tmp_path / "log", path=tmp_path)
     assert not (tmp_path / "log").exists()
 
 
 def test_a_filter_that_leaves_nothing_is_said(table: Path, schema: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no event"):
-        prepare(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(min_item_count=100))
+        prepare_log(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(min_item_count=100))
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -148,10 +151,10 @@ def test_a_damaged_table_is_diagnosed_and_refused_alike(tmp_path: Path, data: st
     schema.write_text(SCHEMA)
     problems = diagnose(path, TableSchema.read(schema))
     if not problems:
-        assert isinstance(prepare(str(path), tmp_path / "log", schema=schema), InteractionLog)
+        assert isinstance(prepare_log(str(path), tmp_path / "log", schema=schema), InteractionLog)
         return
     with pytest.raises(DataError) as refusal:
-        prepare(str(path), tmp_path / "log", schema=schema)
+        prepare_log(str(path), tmp_path / "log", schema=schema)
     assert str(refusal.value).startswith(str(problems[0]))
     assert "\n" not in str(refusal.value)
 
@@ -193,18 +196,16 @@ def test_the_publishers_archive_is_fetched_once(tmp_path: Path, monkeypatch: pyt
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         address = f"http://127.0.0.1:{server.server_address[1]}/ml-1m.zip"
-        data_set = sources.PUBLISHED[0]
-        local = sources.Published(**{**vars(data_set), "url": address, "checksum": checksum})
-        monkeypatch.setattr(sources, "PUBLISHED", (local,))
+        monkeypatch.setitem(DATA_SETS, "ml-1m", replace(DATA_SETS["ml-1m"], url=address, checksum=checksum))
         steps: list[tuple[str, int, int | None]] = []
         options = PrepareOptions(min_item_count=1)
-        run = partial(prepare, "ml-1m", options=options, progress=lambda *step: steps.append(step))
+        run = partial(prepare_log, "ml-1m", options=options, progress=lambda *step: steps.append(step))
         fetched = run(tmp_path / "log")
         server.shutdown()
         thread.join()
     assert steps[-1][0] == "ml-1m.zip"
     again = run(tmp_path / "other")
-    by_hand = prepare("ml-1m", tmp_path / "third", path=site / "ml-1m.zip", options=options)
+    by_hand = prepare_log("ml-1m", tmp_path / "third", path=site / "ml-1m.zip", options=options)
     assert fetched.content_hash == again.content_hash == by_hand.content_hash
     assert np.array_equal(fetched.lengths, [2, 1])
     cached = {path.relative_to(tmp_path / "cache").as_posix() for path in (tmp_path / "cache" / "ml-1m").rglob("*")}
@@ -218,7 +219,7 @@ def test_an_unpacked_archive_is_found_inside_its_folder(tmp_path: Path) -> None:
     options = PrepareOptions(min_item_count=1)
     places = [tmp_path, tmp_path / "ml-1m", tmp_path / "ml-1m" / "ratings.dat"]
     hashes = {
-        prepare("ml-1m", tmp_path / f"log{n}", path=place, options=options).content_hash
+        prepare_log("ml-1m", tmp_path / f"log{n}", path=place, options=options).content_hash
         for n, place in enumerate(places)
     }
     assert len(hashes) == 1

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 
-ITEM = EncodedField(name="item", kind="categorical", columns=1, vocabulary=tuple("abcd"))
+ITEM = CategoricalField("item", tuple("abcd"))
 
 
 def log_of(lengths: Sequence[int], *, ordered: bool = True) -> InteractionLog:

@@ -1,4 +1,4 @@
-"""Tiles of ordered users: every row once, and padding that can be taken back."""
+"""Tiles of ordered users hold every row once, and padding can be undone."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=25)
 
 @settings(deadline=None, max_examples=50)
 @given(lengths=LENGTHS, ordered=st.booleans(), seed=st.integers(0, 99))
-def test_users_keep_their_rows_in_the_order_they_become_known(lengths: list[int], ordered: bool, seed: int) -> None:
+def test_users_keep_their_rows_in_order(lengths: list[int], ordered: bool, seed: int) -> None:
     log = log_of(lengths, ordered=ordered)
     users = np.arange(log.n_users)[::-2]
     found = OrderedUsers.of(log, users, seed)
@@ -36,7 +36,7 @@ def test_without_time_the_seed_draws_the_order() -> None:
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lengths=LENGTHS, room=st.integers(1, 60), slots=st.integers(0, 15))
-def test_tiles_cover_every_row_and_pad_back(
+def test_tiles_cover_every_row_and_padding_can_be_undone(
     monkeypatch: pytest.MonkeyPatch, lengths: list[int], room: int, slots: int
 ) -> None:
     monkeypatch.setattr(prefixes, "TILE_ROWS", room)
@@ -61,7 +61,7 @@ def test_tiles_cover_every_row_and_pad_back(
     assert sorted(covered) == list(range(log.n_rows))
 
 
-def test_users_stay_whole_where_they_must(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_users_are_not_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prefixes, "TILE_ROWS", 10)
     log = log_of([3, 4, 40, 2])
     tiles = list(OrderedUsers.of(log, np.arange(4), 0).tiles(2, whole=True))

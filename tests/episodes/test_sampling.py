@@ -1,4 +1,4 @@
-"""Episodes of any log: what is sampled, from whom, how often, and by which seed."""
+"""Episodes of any log: which users and rows are sampled, how often, and with which seed."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def test_an_epoch_holds_every_user_with_two_rows_once_and_whole(
 
 @settings(deadline=None, max_examples=60)
 @given(lengths=LENGTHS, batch_size=st.integers(1, 40))
-def test_batches_hold_about_as_many_rows_as_asked(lengths: list[int], batch_size: int) -> None:
+def test_batches_hold_about_batch_size_rows(lengths: list[int], batch_size: int) -> None:
     batches = list(sampler_of(log_of(lengths), batch_size=batch_size).epoch(0))
     longest = max(lengths)
     assert all(len(batch.rows) < batch_size + longest for batch in batches)
@@ -65,7 +65,7 @@ def test_batches_hold_about_as_many_rows_as_asked(lengths: list[int], batch_size
 
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 99), epoch=st.integers(0, 99), ordered=st.booleans())
-def test_seed_and_epoch_alone_decide(seed: int, epoch: int, ordered: bool) -> None:
+def test_batches_depend_only_on_seed_and_epoch(seed: int, epoch: int, ordered: bool) -> None:
     log = log_of([5] * 30, ordered=ordered)
     batches = content(sampler_of(log, seed=seed).epoch(epoch))
     again = sampler_of(log, seed=seed)
@@ -75,7 +75,7 @@ def test_seed_and_epoch_alone_decide(seed: int, epoch: int, ordered: bool) -> No
     assert content(sampler_of(log, seed=seed + 1).epoch(epoch)) != batches
 
 
-def test_without_time_every_row_is_as_likely_in_the_support() -> None:
+def test_without_time_every_row_is_equally_likely_in_the_support() -> None:
     log = log_of([6] * 300, ordered=False)
     sampler = sampler_of(log, max_size=5, batch_size=4000)
     counts: Counter[int] = Counter()
@@ -108,8 +108,8 @@ def test_only_the_given_users_are_sampled() -> None:
     assert sorted(rows) == sorted(log.rows_of(np.array([1, 3])))
 
 
-def test_users_of_one_event_alone_teach_nothing() -> None:
-    with pytest.raises(TrainingError, match="no user to learn from has two events or more"):
+def test_users_with_one_event_are_refused() -> None:
+    with pytest.raises(TrainingError, match="no training user has two events"):
         sampler_of(log_of([1, 1, 1]))
 
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from resus import InteractionLog, PlantedWorld, planted_log
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.datasets.planted import draw_world
 from resus.data.split import UserSplit, split_users
 from resus.episodes.prefixes import OrderedUsers

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.split import split_users
 from resus.episodes.prefixes import OrderedUsers

@@ -11,7 +11,8 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 from resus.arrays import Floats
-from resus.config.settings import LEARNERS, Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
@@ -24,6 +25,7 @@ from resus.evaluation.evaluate import ComparedModel
 from resus.evaluation.results import WarmUp
 from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, warm_up
 from resus.model.build import build_personalizer, build_predictor
+from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.none import NoPredictor
@@ -143,7 +145,9 @@ def test_the_first_predictor_is_the_base_wherever_it_stands(log: InteractionLog,
 
 def test_models_that_learned_from_validation_users_are_named(log: InteractionLog, split: UserSplit) -> None:
     config, predictor, models = models_on(log)
-    plus = build_personalizer(config.changed({**LEARNERS["plus"], "learner.kind": "plus"}), log.features, predictor)
+    plus = build_personalizer(
+        config.changed({**LEARNERS["plus"].presets("paper"), "learner.kind": "plus"}), log.features, predictor
+    )
     rows = {"mine": ComparedModel(plus, "DeepFM"), "RESUS-RR": ComparedModel(models["ridge"], "DeepFM")}
     rivals = {"tuned": ShareOfClicks(log, tuned_on_validation=True), "RESUS+ by name only": ShareOfClicks(log)}
     trained = dict.fromkeys(rows, TRAINED)

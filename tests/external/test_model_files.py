@@ -98,7 +98,7 @@ def test_a_table_to_learn_from_with_no_category_that_is_listed(kind: str, table:
     with pytest.raises(
         DataError,
         match=rf"^the table, column 'category': none of its values, such as '{first}', is among the {count} categories "
-        rf"of {column.written_by}, such as 'c0': write them as they were written for the model's training$",
+        rf"of {column.written_by}, such as 'c0'",
     ):
         column.learned_on(foreign, SCHEMA, "the table")
     one = pl.when(pl.int_range(pl.len()) == 3).then(pl.lit("c0")).otherwise("category")
@@ -132,9 +132,7 @@ def test_an_onnx_file_with_weights_in_another_file(
     assert (tmp_path / "weights.bin").is_file()
     for place in (tmp_path, tmp_path.parent):
         monkeypatch.chdir(place)
-        with pytest.raises(
-            ConfigError, match=r"parted.onnx keeps weights in other files, which could change unseen: save"
-        ):
+        with pytest.raises(ConfigError, match=r"parted.onnx keeps weights in other files, "):
             model_that_scores(parted)
 
 
@@ -145,9 +143,7 @@ def test_classes_that_do_not_say_which_is_the_click(table: pl.DataFrame, tmp_pat
     fitted.save_model(str(tmp_path / "words.cbm"))
     fitted.save_model(str(tmp_path / "words.onnx"), format="onnx")
     for name in ("words.cbm", "words.onnx"):
-        with pytest.raises(
-            ConfigError, match=f"{name} tells 'bought' from 'left', and nothing says which of them is the click: fit it"
-        ):
+        with pytest.raises(ConfigError, match=f"{name} has the classes 'bought' and 'left'"):
             scores(tmp_path / name, table)
 
 
@@ -209,8 +205,8 @@ def test_a_file_of_something_else(ending: str, tmp_path: Path) -> None:
     [
         ("model.pkl", "is a pickle, which can run any code, so resus never opens one: load it yourself, and hand over"),
         ("model.joblib", "is a pickle"),
-        ("model.h5", r"ends like no kind of model that is known \(LightGBM's .txt, .*, .onnx\): name it by its kind"),
-        ("model.cbm", "model.cbm is no file: check the path of the model"),
+        ("model.h5", r"model.h5 has none of the known endings \(.*\.txt, .*\.onnx\)"),
+        ("model.cbm", "model.cbm does not exist"),
     ],
 )
 def test_files_that_are_not_opened(name: str, sentence: str, tmp_path: Path) -> None:
@@ -231,21 +227,19 @@ def test_models_that_do_not_say_how_probable_a_click_is(table: pl.DataFrame, tmp
         ("m.json", "its objective is 'reg:squarederror', none of binary:logistic, "),
         ("m.cbm", "its loss function is 'MultiClass', none of Logloss, CrossEntropy"),
     ):
-        with pytest.raises(
-            ConfigError, match=rf"{name} does not say how probable a click is \({why}.*: give a model of"
-        ):
+        with pytest.raises(ConfigError, match=rf"{name} does not give the probability of a click \({why}"):
             model_that_scores(tmp_path / name)
 
 
 def test_onnx_files_of_other_outputs(table: pl.DataFrame, tmp_path: Path) -> None:
     three = linear_onnx(table, tmp_path, name="three.onnx", output="probabilities", classes=3)
-    with pytest.raises(ConfigError, match=r"three.onnx does not say .*the shape \[\d+, 3\], not \[rows, 2\]"):
+    with pytest.raises(ConfigError, match=r"three.onnx does not give .*the shape \[\d+, 3\], not \[rows, 2\]"):
         scores(three.path, table)
     unnamed = linear_onnx(table, tmp_path, name="unnamed.onnx", output="dense_2")
     with pytest.raises(ConfigError, match=r"the output 'dense_2' of unnamed.onnx may be a logit or a probability"):
         model_that_scores(unnamed.path)
     wrong = linear_onnx(table, tmp_path, name="wrong.onnx", output="probabilities", logit=True)
-    with pytest.raises(DataError, match=r"row \d+: wrong.onnx says -?[\d.]+, which is no probability"):
+    with pytest.raises(DataError, match=r"row \d+: wrong.onnx gives -?[\d.]+, which is not a probability"):
         scores(wrong.path, table)
 
 

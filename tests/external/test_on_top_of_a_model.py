@@ -8,7 +8,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from models_of_others import READS, SCHEMA, catboost_file, frame, lightgbm_file, linear_onnx, rows
-from planted_models import KEEP, TINY
+from planted_models import KEEP, tiny
 from sklearn.linear_model import LogisticRegression
 
 import resus
@@ -35,7 +35,7 @@ def fitted(table: pl.DataFrame, path: Path) -> Resus:
 
 
 def model(predictor: Any, **settings: Any) -> Resus:
-    return Resus(predictor=predictor, settings=TINY | settings)
+    return tiny(predictor=predictor, settings=settings)
 
 
 def support_and_query(table: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -81,16 +81,14 @@ def test_what_is_saved_asks_for_the_model_again(fitted: Resus, table: pl.DataFra
     for tables, where in (((known, asked), "support"), ((known.with_columns(model_score=pl.lit(0.0)), asked), "query")):
         with pytest.raises(
             DataError,
-            match=rf"the {where} has no column 'model_score', which model.cbm wrote: hand that model over again, as "
+            match=rf"the {where} has no column 'model_score', which model.cbm wrote: give that model again, with "
             r"resus.load\(folder, predictor=…\) or --score-with, or write the column yourself",
         ):
             alone.predict(*tables)
     assert resus.load(tmp_path / "run", predictor=path).predict(known, asked).equals(fitted.predict(known, asked))
     other = linear_onnx(table, tmp_path, name="other.onnx", output="logits", logit=True).path
     for another in (other, discount):
-        with pytest.raises(
-            ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and .* is not that file: hand"
-        ):
+        with pytest.raises(ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and .* is not that file"):
             resus.load(tmp_path / "run", predictor=another)
 
 
@@ -100,7 +98,7 @@ def test_a_function_cannot_be_told_from_another_so_any_is_taken(table: pl.DataFr
     known, asked = support_and_query(table)
     with pytest.raises(
         DataError,
-        match=r"which the function 'discount' wrote: hand that model over again, as resus.load\(folder, predictor=…\), "
+        match=r"which the function 'discount' wrote: give that model again, with resus.load\(folder, predictor=…\), "
         "or write the column yourself$",
     ):
         resus.load(tmp_path / "run").predict(known, asked)
@@ -144,9 +142,7 @@ def test_a_prepared_log_must_hold_the_scores_of_the_same_file(table: pl.DataFram
     known, asked = support_and_query(table)
     assert fitted.predict(known, asked)["residual"].to_numpy().any()
     other = lightgbm_file(table, tmp_path).path
-    with pytest.raises(
-        ConfigError, match=r"was written by model.cbm of sha256 \w{12}…, and model.txt is not that file"
-    ):
+    with pytest.raises(ConfigError, match=r"by model.cbm of sha256 \w{12}…, and model.txt is not that file"):
         model(other).fit(tmp_path / "log")
 
 
@@ -184,7 +180,7 @@ def test_a_model_and_another_predictor_in_the_settings(settings: dict[str, Any],
         match=r"^model.cbm is handed over as the predictor, and the settings say predictor.kind=fm: leave one of them",
     ):
         Resus(predictor=path, settings=settings)
-    assert Resus(predictor=path, settings={"predictor": {"column": "mine"}}).config.predictor.column == "mine"
+    assert Resus(predictor=path, settings={"predictor": {"column": "mine"}}).config.predictor.score_column == "mine"
 
 
 def test_a_score_column_with_holes_is_not_filled_by_the_model(fitted: Resus, table: pl.DataFrame) -> None:
@@ -218,7 +214,7 @@ def test_a_path_that_is_text_is_to_be_wrapped(name: str) -> None:
         match=rf"^'{name}' is text, which names a predictor: for the model file, give Path\('{name}'\)$",
     ):
         Resus(predictor=name)
-    assert Resus(predictor="logits:score.txt").config.predictor.column == "score.txt"
+    assert Resus(predictor="logits:score.txt").config.predictor.score_column == "score.txt"
 
 
 def test_a_path_that_is_text_is_to_be_wrapped_in_load_too(fitted: Resus, path: Path, tmp_path: Path) -> None:
@@ -227,7 +223,7 @@ def test_a_path_that_is_text_is_to_be_wrapped_in_load_too(fitted: Resus, path: P
         ConfigError, match=r"model.cbm' is text, which names a predictor: for the model file, give Path"
     ):
         resus.load(tmp_path / "run", predictor=str(path))
-    with pytest.raises(ConfigError, match="a value of the type str is no model that scores: give a function"):
+    with pytest.raises(ConfigError, match="a value of the type str cannot score rows"):
         resus.load(tmp_path / "run", predictor="deepfm")
 
 
@@ -246,7 +242,7 @@ def test_a_table_without_what_the_model_reads(fitted: Resus, table: pl.DataFrame
         DataError, match="the query has no column 'item': the model reads item, category, price, model_"
     ):
         fitted.predict(known, asked.drop("item"))
-    with pytest.raises(ConfigError, match="a value of the type int is no model that scores"):
+    with pytest.raises(ConfigError, match="a value of the type int cannot score rows"):
         Resus(predictor=3)
 
 

@@ -7,10 +7,11 @@ import polars as pl
 import pytest
 from models_of_others import SCHEMA, rows
 
-from resus.errors import ConfigError, DataError
+from resus.arrays import Doubles
+from resus.errors import ConfigError, DataError, RowError
 from resus.external import score_column
 from resus.external.score_column import ScoreColumn
-from resus.external.scoring_model import Floats, Reads, RowError
+from resus.external.scoring_model import Reads
 
 TABLE = rows()
 
@@ -23,7 +24,7 @@ class Nameless:
     def __init__(self, reads: Reads) -> None:
         self.reads = reads
 
-    def logits(self, frame: pl.DataFrame) -> Floats:
+    def logits(self, frame: pl.DataFrame) -> Doubles:
         values = frame.to_numpy().astype(np.float64)
         bad = np.flatnonzero(np.isnan(values).any(axis=1))
         if len(bad):
@@ -55,16 +56,14 @@ def test_named_columns_are_read_in_the_models_order_and_no_others() -> None:
 
 
 def test_a_model_that_reads_the_label_is_refused() -> None:
-    with pytest.raises(ConfigError, match="the sum reads the label 'click': give a model that does without"):
+    with pytest.raises(ConfigError, match="the sum reads the label 'click'"):
         column(("click",)).columns(SCHEMA, TABLE.columns, "the table")
 
 
 def test_a_column_that_is_there_is_left_alone_in_answers_and_refused_in_learning() -> None:
     scored = TABLE.with_columns(model_score=pl.lit(0.5))
     assert column(("hour",)).on(scored, SCHEMA, "the table") is scored
-    with pytest.raises(
-        ConfigError, match=r"the table has a column 'model_score' already: drop it, call .* otherwise, or"
-    ):
+    with pytest.raises(ConfigError, match=r"the table has a column 'model_score' already"):
         column(("hour",)).learned_on(scored, SCHEMA, "the table")
 
 
@@ -93,14 +92,14 @@ def test_names_that_are_taken() -> None:
     with pytest.raises(ConfigError, match="'click' is a column of the schema already: give the scores another name"):
         ScoreColumn("click", "the sum", None, None).schema(SCHEMA)
     with pytest.raises(
-        ConfigError, match="'category' is for the scores of a model and must be numeric, not categorical"
+        ConfigError, match="'category' holds the scores of a model and must be numeric, not categorical"
     ):
         ScoreColumn("category", "the sum", None, None).schema(SCHEMA)
 
 
 @pytest.mark.parametrize("name", ["", " "])
 def test_an_empty_name(name: str) -> None:
-    with pytest.raises(ConfigError, match="the column of the scores has an empty name: give it one, or leave the name"):
+    with pytest.raises(ConfigError, match="name of the score column is empty"):
         ScoreColumn.of(lambda table: table["hour"], name)
 
 
@@ -111,9 +110,7 @@ def test_a_field_that_a_model_without_names_misses() -> None:
 
 def test_a_remembered_column_asks_for_its_model_and_refuses_another_file(tmp_path: Path) -> None:
     remembered = ScoreColumn.remembered({"column": "model_score", "written_by": "a.onnx", "sha256": "12" * 32})
-    with pytest.raises(
-        DataError, match=r"the query has no column 'model_score', which a.onnx wrote: hand that model over"
-    ):
+    with pytest.raises(DataError, match=r"the query has no column 'model_score', which a.onnx wrote"):
         remembered.columns(SCHEMA, TABLE.columns, "the query")
     with pytest.raises(
         ConfigError, match=r"was written by a.onnx of sha256 121212121212…, and the function 'f' is not tha"

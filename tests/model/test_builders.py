@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 import torch
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.errors import ConfigError
-from resus.model import build as builders
 from resus.model.build import build_network, build_personalizer, build_predictor
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.embedding import FieldEmbedding
@@ -20,8 +19,10 @@ from resus.model.encoders.wide_deep import WideDeep
 from resus.model.encoders.xdeepfm import XDeepFM
 from resus.model.learners.nearest.learner import NearestLearner
 from resus.model.learners.nearest.similarity import CosineSimilarity, LearnedSimilarity
-from resus.model.learners.plus.factors import LARGEST_ID, FactorEncoder
+from resus.model.learners.plus import settings as plus_settings
+from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.settings import LARGEST_ID
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
@@ -58,11 +59,6 @@ def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: I
 def test_the_deep_part_has_the_hidden_units_asked_for(log: InteractionLog) -> None:
     network = build_network("deepfm", resolve({"encoder.hidden_units": (7, 5)}).encoder, log.features)
     assert [layer.out_features for layer in network.deep if isinstance(layer, torch.nn.Linear)] == [7, 5]  # type: ignore[union-attr]
-
-
-def test_an_unknown_architecture_is_a_mistake_of_ours(log: InteractionLog) -> None:
-    with pytest.raises(AssertionError, match="unknown architecture mlp"):
-        build_network("mlp", resolve().encoder, log.features)
 
 
 def test_boosting_takes_its_settings(log: InteractionLog) -> None:
@@ -113,10 +109,10 @@ def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> No
 
 def test_more_values_than_plus_tells_apart_are_refused(log: InteractionLog, monkeypatch: pytest.MonkeyPatch) -> None:
     count = log.features.n_ids
-    monkeypatch.setattr(builders, "LARGEST_ID", count - 1)
-    with pytest.raises(ConfigError, match=f"tells {count - 1} values apart, the log has {count}"):
+    monkeypatch.setattr(plus_settings, "LARGEST_ID", count - 1)
+    with pytest.raises(ConfigError, match=f"tell {count - 1} values apart, and the log has {count}"):
         build_personalizer(resolve({"learner.kind": "plus"}), log.features)
-    monkeypatch.setattr(builders, "LARGEST_ID", count)
+    monkeypatch.setattr(plus_settings, "LARGEST_ID", count)
     build_personalizer(resolve({"learner.kind": "plus"}), log.features)
 
 

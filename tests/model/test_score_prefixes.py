@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes import prefixes

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
-from resus.config.resolve import resolve
 
 from resus.arrays import Floats
 from resus.baselines.base import MethodSpec, Task
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

@@ -309,6 +309,6 @@ def test_an_input_is_never_overwritten(ridge: Scorer, tmp_path: Path, table: str
     paths = {name: tmp_path / name for name in ("support.parquet", "query.parquet")}
     for path in paths.values():
         path.write_bytes(b"mine")
-    with pytest.raises(ConfigError, match="is one of the tables"):
+    with pytest.raises(ConfigError, match="is also an input table"):
         predict_file(ridge, paths["support.parquet"], paths["query.parquet"], paths[table], model="it")
     assert paths[table].read_bytes() == b"mine"

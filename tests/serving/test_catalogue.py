@@ -1,5 +1,6 @@
 """The catalogue, titles and test users of a log, against the log itself."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from planted_models import KEEP, events, log_of
 from resus import TableSchema, build_log
 from resus.artifact import FACTS
 from resus.data.datasets.planted import PlantedWorld, planted_log
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.numeric import NumericField
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.tensors import Features, features_of
@@ -23,8 +26,6 @@ from resus.errors import ArtifactError, DataError
 from resus.serving.catalogue import histories
 from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.catalogue.histories import TEST_USERS, histories_of, read_histories, write_histories
-from resus.serving.catalogue.raw_values import number_of, raw_values
-from resus.serving.catalogue.rows import RowReader
 from resus.serving.export.folder import read_titles
 
 WORLD = PlantedWorld(users=60, items=25, events_per_user=12, seed=5)
@@ -53,12 +54,16 @@ def catalogue(kind: str) -> Catalogue:
 
 def raw(kind: str, row: int) -> dict[str, Any]:
     of = log(kind)
-    return raw_values(of.features, of.ids[row], None if of.weights is None else of.weights[row])
+    return of.features.decode(of.ids[row], None if of.weights is None else of.weights[row])
+
+
+def read(kind: str, rows: Sequence[dict[str, Any]]) -> Features:
+    return Features.of(*log(kind).features.encode_rows(rows))
 
 
 def filled(kind: str, *rows: dict[str, Any]) -> Features:
-    made, read = catalogue(kind), RowReader(log(kind).features).read(rows)
-    return made.fill(rows, read, torch.tensor([made.places.get(row["item"], -1) for row in rows]))
+    made = catalogue(kind)
+    return made.fill(rows, read(kind, rows), torch.tensor([made.places.get(row["item"], -1) for row in rows]))
 
 
 @pytest.fixture
@@ -102,13 +107,12 @@ def test_an_item_with_its_context_is_the_row_of_the_log(kind: str, data: st.Data
 
 @both
 def test_many_items_are_read_as_one_by_one(kind: str) -> None:
-    reader = RowReader(log(kind).features)
     context = {name: values[-1] for name, values in catalogue(kind).context.items()}
     rows = [{"item": item, **context} for item in (*catalogue(kind).items[::-1], "new", catalogue(kind).items[3], "")]
     made = filled(kind, *rows)
     ones = [filled(kind, row) for row in rows]
     assert torch.equal(made.ids, torch.cat([one.ids for one in ones]))
-    unknown = reader.read([context])
+    unknown = read(kind, [context])
     assert torch.equal(made.ids[[-3, -1]], unknown.ids.repeat(2, 1))
     if made.weights is not None and unknown.weights is not None:
         assert torch.equal(made.weights[[-3, -1]], unknown.weights.repeat(2, 1))
@@ -124,7 +128,7 @@ def test_the_catalogue_fills_in_only_missing_values(kind: str, data: st.DataObje
     row = dict.fromkeys(nulls) | {name: other[name] for name in sent} | {"item": one["item"]}
     own = {name: one[name] for name in catalogue(kind).fields}
     whole = own | {name: value for name, value in row.items() if value is not None}
-    expected = RowReader(log(kind).features).read([whole, {**row, "item": "new"}])
+    expected = read(kind, [whole, {**row, "item": "new"}])
     made = filled(kind, row, {**row, "item": "new"})
     for mine, theirs in zip(made, expected, strict=True):
         assert mine is theirs or (mine is not None and theirs is not None and torch.equal(mine, theirs))
@@ -153,7 +157,7 @@ def test_an_item_has_its_most_frequent_value() -> None:
         place = noisy.features.fields.index(next(f for f in noisy.features.fields if f.name == "category"))
         column = sum(noisy.features.column_counts[:place])
         number = int(made.ids[made.places[item], column]) - noisy.features.first_ids[place]
-        assert noisy.features.fields[place].vocabulary[number - 1] in most
+        assert noisy.features.fields[place].values[number - 1] in most
 
 
 def test_choices_are_the_most_frequent_values_first() -> None:
@@ -162,15 +166,18 @@ def test_choices_are_the_most_frequent_values_first() -> None:
     counts = dict(hours.value_counts().iter_rows())
     times = [counts[round(float(value), 6)] for value in choices["hour"]]
     assert times == sorted(counts.values(), reverse=True)[:MAX_CHOICES]
-    assert choices["moods"] == next(f for f in log("mixed").features.fields if f.name == "moods").vocabulary
+    assert choices["moods"] == next(f for f in log("mixed").features.fields if f.name == "moods").values
 
 
 @settings(deadline=None)
 @given(st.integers(-1000, 1000), st.sampled_from([0.0, 1919.0, -3.5]), st.sampled_from([1.0, 56.0, 81.0, 0.3]))
 def test_a_number_comes_back_as_it_was_written(tenths: int, center: float, scale: float) -> None:
-    field = EncodedField("n", "numeric", 1, center=center, scale=scale)
+    field = NumericField("n", center=center, scale=scale)
     written = center + tenths / 10
-    number = number_of(field, float(np.float32((written - center) / scale)))
+    ids, weights = field.encode_values([written])
+    assert weights is not None
+    number = field.decode(ids[0], weights[0])
+    assert number is not None
     assert number == pytest.approx(written, abs=1e-3)
     assert len(str(number)) <= len(repr(written))
 
@@ -210,7 +217,7 @@ def test_a_folder_without_a_catalogue_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_log_without_items_is_refused() -> None:
-    features = FeatureMap((EncodedField("day", "categorical", 1, vocabulary=("m",)),))
+    features = FeatureMap((CategoricalField("day", ("m",)),))
     of = log("planted")
     ids = np.zeros((of.n_rows, 1), dtype=np.int32)
     without = InteractionLog(features, ids, None, of.labels, of.offsets, of.user_ids, ordered=True)

@@ -14,7 +14,7 @@ from planted_models import KEEP, TINY, events, log_of
 from service_fixtures import Place
 
 from resus import TableSchema, build_log
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Features, features_of
@@ -23,7 +23,6 @@ from resus.model.build import build_personalizer
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.personalizer import Personalizer
-from resus.serving.catalogue.raw_values import raw_values
 from resus.serving.live.user import LiveUser
 from resus.serving.store import Event, open_store
 
@@ -140,7 +139,7 @@ def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sen
         }
     )
     offline = build_log(table, TableSchema(user="user", item="item", time="time", label="click"), KEEP)
-    assert [raw_values(offline.features, ids, None)["item"] for ids in offline.ids] == expected
+    assert [offline.features.decode(ids, None)["item"] for ids in offline.ids] == expected
 
     live = user_of("ridge")
     for number in sent:

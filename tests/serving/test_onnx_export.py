@@ -12,7 +12,7 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of, tiny
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Features, features_of

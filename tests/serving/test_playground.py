@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("playground")
     log = planted_log(WORLD).save(made / "log")
     model = tiny(settings=LONGER).fit(log, folder=made / "run")
-    items = next(field.vocabulary for field in log.features.fields if field.name == log.features.item)
+    items = next(field.values for field in log.features.fields if field.name == log.features.item)
     export(made / "run", made / "log", made / "unevaluated", titles=dict(zip(items, TITLES, strict=True)))
     shutil.copytree(made / "unevaluated", made / "export")
     model.evaluate(log).write(made / "export" / RESULTS)

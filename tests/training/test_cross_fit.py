@@ -12,15 +12,15 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of
 
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc
 from resus.history import EpochRecord, History
 from resus.model.build import build_predictor
 from resus.model.predictors.base import Predictor
-from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import GradientSettings
 from resus.training.loop import Schedule
 from resus.training.run import TrainedPredictor
 from resus.training.stages.predictor import fit_network
@@ -63,17 +63,13 @@ def with_other_labels(users: Users) -> InteractionLog:
 
 def by_hand(config: Config, users: Users) -> Predictor:
     """Ψ from some users' rows and nothing else."""
-    held_out, rows, chosen = (
-        log().rows_of(config.user_split(log().n_users).validation),
-        log().rows_of(users),
-        config.predictor,
-    )
+    held_out, rows = log().rows_of(config.user_split(log().n_users).validation), log().rows_of(users)
     torch.manual_seed(config.seed)
     predictor = build_predictor(config, log().features)
-    if isinstance(predictor, GradientBoosting):
+    if predictor.network is None:
         predictor.fit(log(), rows, held_out, seed=config.seed, threads=1)
         return predictor
-    assert isinstance(predictor, NeuralPredictor)
+    chosen = GradientSettings.sharing(config.predictor)
     schedule = Schedule(
         "predictor",
         validate=lambda: auc(log().labels[held_out], predictor.logits_of_rows(log(), held_out)),
@@ -81,7 +77,7 @@ def by_hand(config: Config, users: Users) -> Predictor:
         patience=chosen.patience,
     )
     options = {"learning_rate": chosen.learning_rate, "batch_size": chosen.batch_size, "seed": config.seed}
-    fit_network(predictor, log(), rows, schedule, **options)  # type: ignore[arg-type]
+    fit_network(predictor.network, log(), rows, schedule, **options)  # type: ignore[arg-type]
     return predictor
 
 

@@ -13,7 +13,7 @@ from planted_models import KEEP, TINY, events
 from torch import Tensor
 
 from resus import FieldSchema, InteractionLog, TableSchema, build_log
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import features_of
 from resus.model.build import build_personalizer

@@ -12,7 +12,8 @@ import torch
 from planted_models import TINY, events, log_of
 
 from resus.arrays import Integers
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.tensor_files import load_tensors
 from resus.training.stages import factors

@@ -9,7 +9,8 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of
 
-from resus.config.settings import Config, resolve
+from resus.config.resolve import resolve
+from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError
 from resus.progress import Progress, silent

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.episodes.tensors import Features, features_of
 from resus.model.build import build_network

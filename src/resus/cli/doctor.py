@@ -23,7 +23,7 @@ def command(
     from resus.checking import checked
     from resus.cli.console import out as console
     from resus.cli.console import say
-    from resus.config.settings import parse_assignments
+    from resus.config.resolve import parse_assignments
     from resus.data.doctor import diagnose
     from resus.data.log.log import MANIFEST, InteractionLog
     from resus.data.options import PrepareOptions

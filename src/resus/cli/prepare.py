@@ -53,7 +53,7 @@ def command(
     from resus.checking import checked
     from resus.cli.arguments import default_log_folder, planted_at
     from resus.cli.console import progress_bars, say
-    from resus.config.settings import parse_assignments
+    from resus.config.resolve import parse_assignments
     from resus.data.datasets.planted import PlantedWorld
     from resus.data.log.log import fact_of_log
     from resus.data.options import PrepareOptions
@@ -107,8 +107,7 @@ def _draw_files(source: str, like: str | None, rows: int | None, out: Path | Non
     from resus.checking import checked
     from resus.cli.arguments import LOGS
     from resus.cli.console import progress_bars, say
-    from resus.data.datasets.planted_taobao import PlantedTaobao
-    from resus.data.datasets.planted_taobao_files import write_planted_taobao
+    from resus.data.datasets.taobao.planted import PlantedTaobao, write_planted_taobao
     from resus.errors import ConfigError
 
     if source != "planted":

@@ -59,7 +59,7 @@ def command(
     """
     from resus.cli.arguments import check_engine, find_log
     from resus.cli.console import interruptible, progress_bars, say
-    from resus.config.settings import parse_assignments, resolve, settings_of_predictor
+    from resus.config.resolve import parse_assignments, resolve
     from resus.data.log.log import InteractionLog
 
     check_engine(engine, workers)
@@ -83,7 +83,7 @@ def command(
     from resus.history import best_epoch
 
     source = Resus.load(predictor_from) if predictor_from else None
-    inherited = settings_of_predictor(source.config) if source else None
+    inherited = source.config.settings_of_predictor() if source else None
     settings = resolve(overrides, file=config, data_set=log.data_set, inherited=inherited)
     mark = settings.fingerprint(log.content_hash)[:6]
     del log  # `fit` opens it again: do not hold its vocabularies twice

@@ -1,32 +1,17 @@
-"""From a raw table to an InteractionLog: label rule, filters, checks, order, vocabularies, ids."""
+"""From a raw table to an InteractionLog: checks, labels, filters, order, vocabularies, ids."""
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
 
-from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import as_numbers, as_text, as_times
 from resus.data.log.log import InteractionLog
+from resus.data.options import BuildOptions
 from resus.data.problems import event_key, find_problems, refuse
 from resus.data.readers.frames import as_frame
 from resus.data.schema import TableSchema
-from resus.data.times import as_times
-
-
-class BuildOptions(BaseModel):
-    """What to keep, and what to do with rows that cannot be used."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    min_item_count: int = Field(default=1, ge=1, description="drop items with fewer interactions")
-    min_count: int = Field(default=1, ge=1, description="field values seen less often become out of vocabulary")
-    duplicates: Literal["error", "keep", "first", "last"] = Field(
-        default="error", description="the same user, item and time twice: refuse, keep both, or keep one"
-    )
-    single_events: Literal["error", "keep", "drop"] = Field(
-        default="error", description="users with one row (no room for support and query): refuse, keep or drop"
-    )
 
 
 def build_log(
@@ -39,9 +24,9 @@ def build_log(
     first_line: int = 1,
     truth: tuple[str, str] | None = None,
 ) -> InteractionLog:
-    """Check a table and turn it into an in-memory log; `where` and `first_line` name the culprit in errors.
+    """Check a table and turn it into a log in memory. Errors name the table `where`, whose rows begin at `first_line`.
 
-    `truth` names two columns of a planted world: the click probability knowing the user, and not knowing them.
+    `truth` names the two columns of a planted world that become `InteractionLog.truth` and `crowd`.
     """
     options = options or BuildOptions()
     frame = as_frame(table, where)
@@ -66,7 +51,7 @@ def assemble_log(
     where: str,
     truth: tuple[str, str] | None = None,
 ) -> InteractionLog:
-    """The log of a frame that has been checked."""
+    """The log of a frame that was checked before."""
     frame = frame.select([*schema.columns, *(truth or ())])
     frame = _label(frame, schema)
     frame = _filter(frame, schema, options)
@@ -90,9 +75,9 @@ def assemble_log(
 
 
 def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
-    label = pl.col(schema.label)
-    clicked = label.cast(pl.Float64) >= schema.label_threshold if schema.label_threshold is not None else label
-    return frame.with_columns(clicked.cast(pl.Float32).alias(schema.label))
+    numbers, _ = as_numbers(frame[schema.label])
+    clicked = numbers if schema.label_threshold is None else numbers >= schema.label_threshold
+    return frame.with_columns(pl.Series(schema.label, clicked, dtype=pl.Float32))
 
 
 def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:

@@ -1,15 +1,15 @@
-"""What is wrong with an input, all of it at once."""
+"""All problems of an input at once."""
 
 from pathlib import Path
 
-from resus.data.datasets.sources import source_at
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
+from resus.data.sources import source_at
 
 
 def diagnose(path: Path, schema: TableSchema | None = None, options: PrepareOptions | None = None) -> list[Problem]:
-    """Every problem of a file or folder; an empty list means that `prepare` with the same options will take it."""
+    """Every problem of a file or folder; an empty list means that `prepare` takes it with the same options."""
     options = options or PrepareOptions()
     source = source_at(path, schema)
     if isinstance(source, Problem):

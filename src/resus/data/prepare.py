@@ -1,4 +1,4 @@
-"""From a data set's name or a file to a prepared log on disk; asked for the same again, it is already there."""
+"""From a data set's name or a file to a prepared log on disk. Asking for the same again is instant."""
 
 import hashlib
 import json
@@ -9,23 +9,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resus.data.build import BuildOptions, assemble_log
-from resus.data.datasets.sources import Source, published, published_at, published_names, source_at
-from resus.data.log.log import InteractionLog, refuse_foreign
+from resus.data.build import assemble_log
+from resus.data.datasets.base import Source
+from resus.data.log.log import InteractionLog, check_log_folder
 from resus.data.log.writer import FORMAT, MANIFEST
-from resus.data.options import PrepareOptions
+from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import Problem, refuse
 from resus.data.readers.plain_csv import NotPlain
-from resus.data.readers.tables import ColumnWriter
+from resus.data.readers.tables import ScoreWriter
 from resus.data.schema import TableSchema
-from resus.errors import ArtifactError, ConfigError, DataError
+from resus.data.sources import find_source
+from resus.errors import ArtifactError, ConfigError
 from resus.files import atomic_folder, read_json, sha256_of
 from resus.progress import Progress, silent
 
-__all__ = ["PrepareOptions", "prepare"]
 
-
-def prepare(
+def prepare_log(
     source: str,
     out: Path,
     *,
@@ -33,20 +32,16 @@ def prepare(
     schema: Path | None = None,
     options: PrepareOptions | None = None,
     progress: Progress | None = None,
-    writer: ColumnWriter | None = None,
+    writer: ScoreWriter | None = None,
 ) -> InteractionLog:
-    """Write the log of `source`, a data set's name or a path, to the folder `out`, and open it memory-mapped.
-
-    `path` is where a published data set already is; without it, it is fetched from its publisher. A `writer` adds a
-    column to the table on its way; of one that is no file, the log is written anew.
-    """
+    """What `resus.prepare` does, with a `writer` that adds the scores of a model to the table."""
     options = options or PrepareOptions()
-    refuse_foreign(out)
-    found = _find(source, path, TableSchema.read(schema) if schema else None, progress, writer)
-    _refuse_unheeded(options, found)
+    check_log_folder(out)
+    found = find_source(source, path, TableSchema.read(schema) if schema else None, progress, writer)
+    _refuse_unused(options, found)
     if writer is not None and found.stream is not None:
         raise ConfigError(
-            f"'{found.name}' is streamed, and no model scores it on the way: join its files into a table of your own, "
+            f"'{found.name}' is read in blocks, which no model can score: join its files into a table of your own, "
             "and prepare that"
         )
     refuse(
@@ -69,20 +64,20 @@ def prepare(
 
 @dataclass(frozen=True)
 class _Facts:
-    """What a manifest says beside the log's own facts; the files are hashed while they are read."""
+    """What a manifest says about where a log comes from. The files are hashed in another thread."""
 
     found: Source
     source: str
     options: PrepareOptions
     request: str
     files: Future[list[dict[str, Any]]]
-    writer: ColumnWriter | None
+    writer: ScoreWriter | None
 
     def manifest(self, schema: TableSchema, build: BuildOptions) -> dict[str, Any]:
         effective = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
         facts = {"source": self.source, "files": self.files.result(), "options": effective, "request": self.request}
         facts["data_set"] = self.found.data_set
-        if "protocol" in self.found.heeds:
+        if "protocol" in self.found.options:
             facts["protocol"] = self.options.protocol
         if self.writer is not None:
             facts["score"] = self.writer.facts
@@ -96,7 +91,7 @@ def _facts_of(files: Sequence[Path]) -> list[dict[str, Any]]:
 def _streamed(
     found: Source, options: PrepareOptions, out: Path, facts: _Facts, progress: Progress
 ) -> InteractionLog | None:
-    """The log, never held in memory; None where the source has no such reader, or only the strict one can tell."""
+    """Write the log without holding it in memory; None if only the strict reader can read the source."""
     if found.stream is None:
         return None
     try:
@@ -104,19 +99,19 @@ def _streamed(
             spill = aside / "spill"
             spill.mkdir()
             rows = found.stream(options, spill, progress)
-            refuse_foreign(out, rows.name)
+            check_log_folder(out, rows.name)
             rows.write(aside, facts.manifest(rows.schema, rows.options))
             shutil.rmtree(spill)
     except NotPlain:
-        progress("reading again, strictly and in memory", 0, None)
+        progress("reading again in memory, to find what is unusual", 0, None)
         return None
     return InteractionLog.open(out)
 
 
 def _assembled(
-    found: Source, options: PrepareOptions, out: Path, facts: _Facts, writer: ColumnWriter | None
+    found: Source, options: PrepareOptions, out: Path, facts: _Facts, writer: ScoreWriter | None
 ) -> InteractionLog:
-    """The log by way of a table in memory."""
+    """Write the log of a table in memory."""
     table = found.read(options)
     if writer is not None:
         refuse(table.problems)
@@ -129,37 +124,16 @@ def _assembled(
     return log.save(out, **facts.manifest(table.schema, build))
 
 
-def _find(
-    source: str,
-    path: Path | None,
-    schema: TableSchema | None,
-    progress: Progress | None,
-    writer: ColumnWriter | None,
-) -> Source:
-    place = Path(source)
-    if source.lower() in published_names() or not (place.exists() or place.suffix or len(place.parts) > 1):
-        data_set = published(source)
-        if schema is not None:
-            raise ConfigError(f"data set '{data_set.name}' has a schema of its own: leave the schema file out")
-        return published_at(data_set, path, progress)
-    if path is not None:
-        raise ConfigError(f"'{source}' is a path already: leave the other path out, or name a data set")
-    found = source_at(place, schema, writer)
-    if isinstance(found, Problem):
-        raise DataError(str(found))
-    return found
-
-
-def _refuse_unheeded(options: PrepareOptions, source: Source) -> None:
-    """A setting that would change nothing is a misunderstanding."""
+def _refuse_unused(options: PrepareOptions, source: Source) -> None:
+    """Refuse an option that would change nothing."""
     default = PrepareOptions()
     for key in ("protocol", "label_threshold", "negatives", "user_field"):
-        if key not in source.heeds and getattr(options, key) != getattr(default, key):
-            raise ConfigError(f"'{key}' means nothing for '{source.name}': leave it out")
+        if key not in source.options and getattr(options, key) != getattr(default, key):
+            raise ConfigError(f"'{key}' has no effect for '{source.name}': leave it out")
 
 
-def _request_key(source: Source, schema: Path | None, options: PrepareOptions, writer: ColumnWriter | None) -> str:
-    """One hash of all that the result depends on, without reading the data."""
+def _request_key(source: Source, schema: Path | None, options: PrepareOptions, writer: ScoreWriter | None) -> str:
+    """One hash of all that the log depends on, without reading the data."""
     states = [(file, file.stat()) for file in source.files]
     request = {
         "format": FORMAT,
@@ -176,6 +150,6 @@ def _ready(out: Path, request: str) -> InteractionLog | None:
         manifest: Any = read_json(out / MANIFEST)
         if isinstance(manifest, dict) and manifest.get("request") == request:
             return InteractionLog.open(out)
-    except ArtifactError:  # absent or damaged: made anew
+    except ArtifactError:  # absent or damaged: write it again
         pass
     return None

@@ -1,13 +1,15 @@
 """Everything that can be wrong with a table, found in one pass over its columns."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from resus.checking import nearest_key
+from resus.data.fields.base import BadRows
+from resus.data.fields.numeric import bad_numbers
+from resus.data.fields.values import as_numbers, as_times, is_missing
 from resus.data.schema import TableSchema
-from resus.data.times import as_times
 from resus.errors import DataError
 
 _FILL = "fill it or delete the row"
@@ -55,18 +57,16 @@ def find_problems(
         return [*problems, Problem(where, None, None, "there is no row of data", "check that the file is whole")]
     problems += _nested_columns(frame, schema, where)
     usable = {name for name in schema.columns if name in frame.columns} - {problem.column for problem in problems}
-    checks: list[tuple[str | None, Callable[[pl.Series], list[Problem]]]] = [
-        (schema.user, lambda users: finder.problem(_is_blank(users), users.name, lambda _: "the user is empty", _FILL)),
-        (schema.item, lambda items: finder.problem(_is_blank(items), items.name, lambda _: "the item is empty", _FILL)),
-        (schema.label, lambda labels: _label_problems(labels, schema, finder)),
-        (schema.time, lambda times: _time_problems(times, finder)),
-    ]
-    fix = "write a number; a field that is no model's score may be declared categorical instead"
-    numeric = [name for name, field in schema.fields.items() if field.kind == "numeric"]
-    checks += [(name, lambda numbers: _number_problems(numbers, finder, fix)) for name in numeric]
-    for name, check in checks:
+    for name, noun in ((schema.user, "user"), (schema.item, "item")):
         if name in usable:
-            problems += check(frame[name])
+            problems += finder.problems(name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)])
+    if schema.label in usable:
+        problems += _label_problems(frame[schema.label], schema, finder)
+    if schema.time in usable:
+        problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
+    for name, field in schema.fields.items():
+        if name in usable:
+            problems += finder.problems(name, field.field_class.bad_rows(frame[name]))
     if duplicates and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
     if single_events and schema.user in usable:
@@ -83,16 +83,17 @@ class _Finder:
     def line(self, index: int) -> int:
         return int(self.lines[index]) if self.lines is not None else self.first_line + index
 
-    def problem(
-        self, mask: pl.Series, column: str, what: Callable[[int], str], fix: str, noun: str = "rows"
-    ) -> list[Problem]:
-        """One problem for all rows under the mask; `what` is told the position of the first."""
-        bad = mask.fill_null(False).arg_true()
-        if bad.is_empty():
-            return []
-        first = int(bad[0])
-        many = f" (the first of {len(bad):,} such {noun})" if len(bad) > 1 else ""
-        return [Problem(self.where, self.line(first), column, what(first) + many, fix)]
+    def problems(self, column: str, found: Sequence[BadRows], noun: str = "rows") -> list[Problem]:
+        """One problem for each kind of bad rows that there are."""
+        problems = []
+        for mask, what, fix in found:
+            bad = mask.fill_null(False).arg_true()
+            if not bad.is_empty():
+                first = int(bad[0])
+                many = f" (the first of {len(bad):,} such {noun})" if len(bad) > 1 else ""
+                said = what if isinstance(what, str) else what(first)
+                problems.append(Problem(self.where, self.line(first), column, said + many, fix))
+        return problems
 
 
 def _missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
@@ -107,7 +108,7 @@ def _missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> li
 
 
 def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
-    lists = {name for name, field in schema.fields.items() if field.kind == "multi"}
+    lists = {name for name, field in schema.fields.items() if field.field_class.takes_lists}
     return [
         Problem(where, None, name, "each cell holds several values", "declare the field multi, or keep one value")
         for name in schema.columns
@@ -115,56 +116,34 @@ def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
     ]
 
 
-def _is_blank(series: pl.Series) -> pl.Series:
-    if series.dtype == pl.String:
-        return series.is_null() | (series.str.strip_chars() == "")
-    return series.is_null() | series.is_nan() if series.dtype.is_float() else series.is_null()
-
-
-def _number_problems(series: pl.Series, finder: _Finder, fix: str) -> list[Problem]:
-    blank = _is_blank(series)
-    numbers = series.cast(pl.Float64, strict=False)
-    unusable = ~blank & (numbers.is_null() | ~numbers.is_finite())
-    return [
-        *finder.problem(blank, series.name, lambda _: "the value is missing", fix),
-        *finder.problem(unusable, series.name, lambda first: f"{series[first]!r} is not a finite number", fix),
-    ]
-
-
-def _label_problems(series: pl.Series, schema: TableSchema, finder: _Finder) -> list[Problem]:
+def _label_problems(column: pl.Series, schema: TableSchema, finder: _Finder) -> list[Problem]:
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
-    problems = _number_problems(series, finder, f"write {wanted}, or delete the row")
-    numbers = series.cast(pl.Float64, strict=False)
-    usable = numbers.filter(numbers.is_finite().fill_null(False))
+    found = bad_numbers(column, f"write {wanted}, or delete the row")
+    numbers = pl.Series(as_numbers(column)[0])
+    usable = numbers.filter(numbers.is_finite())
     if threshold is None:
-        highest = usable.to_numpy().max(initial=1.0)
-        problems += finder.problem(
-            numbers.is_finite() & (numbers != 0) & (numbers != 1),
-            schema.label,
-            lambda first: f"the label {series[first]!r} is neither 0 nor 1",
-            "write 0 or 1, or set label_threshold, from which on a value counts as 1 "
-            f"(such as --set label_threshold={highest:g})",
-        )
+        fix = "write 0 or 1, or set label_threshold: values from there on count as 1"
+        fix += f" (such as --set label_threshold={usable.to_numpy().max(initial=1.0):g})"
+        graded = numbers.is_finite() & (numbers != 0) & (numbers != 1)
+        found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
+    problems = finder.problems(schema.label, found)
     labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
     if labels.n_unique() == 1:
         rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
-        what = f"every label is {labels[0]:g}{rule}, so there is nothing to tell apart"
-        fix = "add the missing kind of rows" if threshold is None else "choose another label_threshold"
+        what = f"every label is {labels[0]:g}{rule}, so there is nothing to learn"
+        fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
         problems.append(Problem(finder.where, None, schema.label, what, fix))
     return problems
 
 
-def _time_problems(series: pl.Series, finder: _Finder) -> list[Problem]:
-    blank = _is_blank(series)
-    times = as_times(series)
+def _bad_times(column: pl.Series) -> list[BadRows]:
+    missing, times = is_missing(column), as_times(column)
     unusable = times.is_null() | times.is_infinite() if times.dtype.is_float() else times.is_null()
     fix = "write a number or an ISO date in every row"
     return [
-        *finder.problem(blank, series.name, lambda _: "the time is missing", fix),
-        *finder.problem(
-            ~blank & unusable, series.name, lambda first: f"{series[first]!r} is neither a number nor a date", fix
-        ),
+        BadRows(missing, "the time is missing", fix),
+        BadRows(~missing & unusable, lambda first: f"{column[first]!r} is neither a number nor a date", fix),
     ]
 
 
@@ -180,22 +159,20 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: _Finder) 
     events = events.with_row_index("row number")
     earliest = events.select(pl.col("row number").min().over(key)).to_series()
     repeats = earliest != events["row number"]
-    named = ~_is_blank(frame[schema.user]) & ~_is_blank(frame[schema.item])
+    named = ~is_missing(frame[schema.user]) & ~is_missing(frame[schema.item])
 
     def what(first: int) -> str:
         same = "user, item and time" if schema.time else "user, item and fields"
         return f"the same {same} as in row {finder.line(int(earliest[first]))}"
 
     fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
-    return finder.problem(named & repeats, schema.user, what, fix)
+    return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
 
 
 def _single_events(users: pl.Series, finder: _Finder) -> list[Problem]:
-    named = ~_is_blank(users)
-    return finder.problem(
-        named & users.is_unique(),
-        users.name,
-        lambda first: f"user {users[first]!r} has a single row, too few for a support and a query",
+    alone = BadRows(
+        ~is_missing(users) & users.is_unique(),
+        lambda first: f"user {users[first]!r} has a single row, so there is nothing to predict after it",
         "add rows, or set single_events to drop or keep (--set single_events=drop)",
-        noun="users",
     )
+    return finder.problems(users.name, [alone], noun="users")

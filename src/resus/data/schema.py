@@ -1,27 +1,55 @@
 """What a table's columns mean: who, what, when, clicked or not, and the fields a model may look at."""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
+import polars as pl
+import pydantic
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
 
-from resus.checking import on_one_line, sentence_of
+from resus.arrays import Integers
+from resus.checking import nearest_key, on_one_line, sentence_of
+from resus.data.fields import KINDS
+from resus.data.fields.base import Field
 from resus.errors import ConfigError
-
-Kind = Literal["categorical", "numeric", "multi"]
 
 
 class FieldSchema(BaseModel):
-    """One input field. A `multi` field holds several values, in a list or in text with a separator."""
+    """The kind of a field, and the options of that kind, such as `FieldSchema(kind="multi", separator=",")`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="allow")
 
-    kind: Kind = "categorical"
-    separator: str = "|"
-    max_values: int = Field(default=8, ge=1)
-    center: float | None = None
-    scale: float | None = Field(default=None, gt=0)
+    kind: str = "categorical"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, value: Any) -> Any:
+        """Name the kind, and of its options those that are not the default."""
+        if isinstance(value, str):
+            value = {"kind": value}
+        if not isinstance(value, dict):
+            return value
+        kind = value.get("kind", "categorical")
+        if kind not in KINDS:
+            nearest = nearest_key(str(kind), KINDS)
+            hint = f", did you mean '{nearest}'?" if nearest else ""
+            raise ValueError(f"unknown field kind {kind!r}{hint} (known: {', '.join(KINDS)})")
+        options = {key: option for key, option in value.items() if key != "kind"}
+        try:
+            chosen = KINDS[kind].options.model_validate(options)
+        except ValidationError as error:
+            raise ValueError(sentence_of(error, KINDS[kind].options)) from None
+        return {"kind": kind, **chosen.model_dump(exclude_defaults=True)}
+
+    @property
+    def field_class(self) -> type[Field]:
+        return KINDS[self.kind]
+
+    def learn(self, name: str, column: pl.Series, *, min_count: int = 1, counts: Integers | None = None) -> Field:
+        """The field with what it learns from a column, see `Field.learn`."""
+        options = self.field_class.options.model_validate(self.model_extra)
+        return self.field_class.learn(name, column, options, min_count=min_count, counts=counts)
 
 
 class TableSchema(BaseModel):
@@ -36,14 +64,20 @@ class TableSchema(BaseModel):
     label_threshold: float | None = None
     separator: str | None = None
     encoding: str = "utf-8"
-    fields: dict[str, FieldSchema] = Field(default_factory=dict)
+    fields: dict[str, FieldSchema] = pydantic.Field(default_factory=dict)
 
     @field_validator("fields", mode="before")
     @classmethod
-    def _kind_alone_is_enough(cls, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: {"kind": field} if isinstance(field, str) else field for name, field in value.items()}
-        return value
+    def _name_the_wrong_field(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        fields = {}
+        for name, field in value.items():
+            try:
+                fields[name] = FieldSchema.model_validate(field)
+            except ValidationError as error:
+                raise ValueError(f"field '{name}': {sentence_of(error, FieldSchema)}") from None
+        return fields
 
     @model_validator(mode="after")
     def _roles_do_not_clash(self) -> Self:
@@ -52,8 +86,9 @@ class TableSchema(BaseModel):
         if self.label in self.fields:
             raise ValueError(f"fields: '{self.label}' is the label, which a model must not see")
         item = self.fields.get(self.item, FieldSchema())
-        if item.kind != "categorical":
-            raise ValueError(f"fields: '{self.item}' is the item id and must be categorical, not {item.kind}")
+        if not item.field_class.can_name_items:
+            known = " or ".join(kind for kind, field in KINDS.items() if field.can_name_items)
+            raise ValueError(f"fields: '{self.item}' is the item id and must be {known}, not {item.kind}")
         fields = {self.item: item} | self.fields
         object.__setattr__(self, "fields", fields)
         return self

@@ -1,15 +1,14 @@
-"""Users are split, never rows: a test user is a stranger to everything that was trained."""
+"""Users are split, never rows: no model was trained on anything of a test user."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from resus.arrays import Integers
 from resus.errors import DataError
 from resus.randomness import Purpose, generator
 
-Users = npt.NDArray[np.int64]
 PARTS = ("train", "validation", "test")
 Protocol = Literal["paper", "authors-release"]  # whose way to prepare, split and evaluate
 
@@ -18,9 +17,9 @@ Protocol = Literal["paper", "authors-release"]  # whose way to prepare, split an
 class UserSplit:
     """Three disjoint sets of users, each in ascending order."""
 
-    train: Users
-    validation: Users
-    test: Users
+    train: Integers
+    validation: Integers
+    test: Integers
 
     def __post_init__(self) -> None:
         together = np.concatenate([self.train, self.validation, self.test])

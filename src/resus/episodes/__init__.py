@@ -1,1 +1,1 @@
-"""A user's events become a support (what we know) and queries (what we are asked)."""
+"""Split a user's events into a support (what is known) and queries (what to predict)."""

@@ -1,26 +1,25 @@
-"""EpisodeBatch: some users' rows, each user's support first, with the index arrays that a learner needs."""
+"""A batch of users, each user's support first, with the index arrays that a learner needs."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from resus.episodes.tensors import Rows
+from resus.arrays import Booleans, Integers
 
-WASTE = 3.0  # padded over filled support slots, from which on it pays to go through a batch in groups
-SMALL_SUPPORT = 8  # supports up to here are not told apart
+WASTE = 3.0  # a batch with more padded slots per filled slot than this is worth splitting
+SMALL_SUPPORT = 8  # supports up to this size stay in one group
 
 
 @dataclass(frozen=True, eq=False)
 class EpisodeBatch:
-    """`rows` holds the users one after another; the first `support_sizes[u]` of a user's rows are its support."""
+    """`rows` holds one user after another. The first `support_sizes[u]` rows of user u are the support."""
 
-    rows: Rows  # [N]
-    lengths: npt.NDArray[np.int64]  # [U]
-    support_sizes: npt.NDArray[np.int64]  # [U]
+    rows: Integers  # [N]
+    lengths: Integers  # [U]
+    support_sizes: Integers  # [U]
 
     def __post_init__(self) -> None:
         assert len(self.rows) == self.lengths.sum()
@@ -30,13 +29,13 @@ class EpisodeBatch:
     def n_users(self) -> int:
         return len(self.lengths)
 
-    def part(self, chosen: npt.NDArray[np.bool_]) -> "EpisodeBatch":
+    def part(self, chosen: Booleans) -> "EpisodeBatch":
         """Only some of the users."""
         rows = self.rows[np.repeat(chosen, self.lengths)]
         return EpisodeBatch(rows, self.lengths[chosen], self.support_sizes[chosen])
 
-    def by_support_size(self) -> list[npt.NDArray[np.bool_]]:
-        """Which users go together, so that padding to one number of slots wastes little: most often all of them."""
+    def by_support_size(self) -> list[Booleans]:
+        """Groups of users to process together, so that padding wastes little. Usually one group of all users."""
         if self.support_sizes.max(initial=0) * self.n_users <= WASTE * self.support_sizes.sum():
             return [np.ones(self.n_users, dtype=np.bool_)]
         doublings = np.ceil(np.log2(np.maximum(self.support_sizes, SMALL_SUPPORT)))
@@ -47,39 +46,39 @@ class EpisodeBatch:
         return len(self.rows) - int(self.support_sizes.sum())
 
     @cached_property
-    def starts(self) -> npt.NDArray[np.int64]:
-        """Of each user, the place of its first row."""
+    def starts(self) -> Integers:
+        """The position of each user's first row."""
         return np.cumsum(self.lengths) - self.lengths
 
     @cached_property
-    def _place(self) -> npt.NDArray[np.int64]:
-        """Of each row, its place among its user's rows."""
+    def _place(self) -> Integers:
+        """The position of each row among its user's rows."""
         return np.arange(len(self.rows)) - np.repeat(self.starts, self.lengths)
 
     @cached_property
-    def _is_query(self) -> npt.NDArray[np.bool_]:
+    def _is_query(self) -> Booleans:
         return self._place >= np.repeat(self.support_sizes, self.lengths)
 
     @cached_property
     def mask(self) -> Tensor:
-        """`[U, S]`: which support slots hold an event."""
+        """`[U, S]`: whether a support slot holds an event."""
         slots = int(self.support_sizes.max(initial=0))
         return torch.from_numpy(np.arange(slots)[None, :] < self.support_sizes[:, None])
 
     @cached_property
     def support(self) -> Tensor:
-        """`[U, S]`: places in `rows`; an empty slot points at its user's first row."""
+        """`[U, S]`: positions in `rows`. An empty slot points at its user's first row."""
         slots = np.arange(self.mask.shape[1])[None, :]
         return torch.from_numpy(self.starts[:, None] + np.where(self.mask.numpy(), slots, 0))
 
     @cached_property
     def query(self) -> Tensor:
-        """`[Q]`: places in `rows`."""
+        """`[Q]`: positions in `rows`."""
         return torch.from_numpy(np.flatnonzero(self._is_query))
 
     @cached_property
     def query_user(self) -> Tensor:
-        """`[Q]`: of each query, its user in this batch."""
+        """`[Q]`: the user of each query, within this batch."""
         return torch.from_numpy(np.repeat(np.arange(self.n_users), self.lengths)[self._is_query])
 
     @cached_property

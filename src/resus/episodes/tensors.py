@@ -2,15 +2,13 @@
 
 from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from resus.arrays import Floats, Ids
+from resus.arrays import Floats, Ids, Integers
 from resus.data.log.log import InteractionLog
 
-Rows = npt.NDArray[np.int64]
+Rows = Integers  # numbers of rows of a log
 
 
 class Features(NamedTuple):
@@ -27,16 +25,16 @@ class Features(NamedTuple):
     def rows(self) -> int:
         return self.ids.shape[0]
 
-    def take(self, rows: Rows) -> "Features":
+    def take(self, rows: Integers) -> "Features":
         """Some of the rows."""
         chosen = torch.from_numpy(rows)
         return Features(self.ids[chosen], None if self.weights is None else self.weights[chosen])
 
 
-def features_of(log: InteractionLog, rows: Rows) -> Features:
-    """The features of some rows; the copy leaves the memory map alone."""
+def features_of(log: InteractionLog, rows: Integers) -> Features:
+    """A copy of the features of some rows."""
     return Features.of(log.ids[rows], None if log.weights is None else log.weights[rows])
 
 
-def labels_of(log: InteractionLog, rows: Rows) -> Tensor:
+def labels_of(log: InteractionLog, rows: Integers) -> Tensor:
     return torch.from_numpy(log.labels[rows])

@@ -1,4 +1,4 @@
-"""A model that writes a column: someone's function, estimator or model file scores raw rows, as logits.
+"""Models of the user's own: a function, an estimator or a model file scores raw rows and writes a column of logits.
 
-What it writes is a numeric field like any other; everything downstream reads the field and never meets the model.
+The column is a numeric field like any other: the rest of the code reads the field and never sees the model.
 """

@@ -8,21 +8,21 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
-from resus.data.fields.feature_map import as_text
-from resus.errors import ConfigError
+from resus.arrays import Doubles
+from resus.data.fields.values import as_text
+from resus.errors import ConfigError, RowError
 from resus.external.columns import numbers, text
-from resus.external.libraries import library, no_model
 from resus.external.probabilities import not_binary, refuse_named_classes
-from resus.external.scoring_model import Floats, RowError
+from resus.external.scoring_model import broken_file, library
 
 LOGISTIC = ("Logloss", "CrossEntropy")
-BOOLEANS = {"true": "1", "false": "0"}  # how CSV writes them, and what CatBoost takes them for
-NEVER_MET = "a category that no table has"
+BOOLEANS = {"true": "1", "false": "0"}  # how tables and CatBoost write them
+NEVER_SEEN = "a category that no table has"
 
 
 @dataclass(frozen=True, eq=False)
 class CatboostFile:
-    """Trees on numbers, categories and words; a category never met is one of its normal cases."""
+    """Trees on numbers, categories and text. It can score categories that it has never seen."""
 
     name: str
     reads: tuple[str, ...]
@@ -37,13 +37,13 @@ class CatboostFile:
         try:
             model.load_model(str(path))
         except catboost.CatBoostError as error:
-            raise no_model(path, "CatBoost", error) from None
+            raise broken_file(path, "CatBoost", error) from None
         loss = json.loads(model.get_metadata().get("params", "{}")).get("loss_function", {}).get("type", "unknown")
         if loss not in LOGISTIC:
             raise not_binary(path.name, f"its loss function is '{loss}', none of {', '.join(LOGISTIC)}")
         refuse_named_classes(model.classes_, path.name)
         if model.get_embedding_feature_indices():
-            raise ConfigError(f"{path} reads embeddings, which tables do not hold: hand it over as a function")
+            raise ConfigError(f"{path} reads embeddings, which tables do not hold: give a function that calls it")
         return cls(
             path.name,
             tuple(model.feature_names_),
@@ -52,18 +52,18 @@ class CatboostFile:
             frozenset(model.get_text_feature_indices()),
         )
 
-    def logits(self, frame: pl.DataFrame) -> Floats:
+    def logits(self, frame: pl.DataFrame) -> Doubles:
         columns = {name: self._column(place, frame[:, place]) for place, name in enumerate(self.reads)}
         said = self._said(columns)
         for place in self.categories:
             name, booleans = self.reads[place], _booleans(frame[:, place])
-            # the file lists no categories: words that it takes for any other word are not what it was fitted on
-            if booleans is not None and np.array_equal(said, self._said(columns | {name: [NEVER_MET] * frame.height})):
+            # the file lists no categories: if words score like a word that it never saw, it was not fitted on them
+            if booleans is not None and np.array_equal(said, self._said(columns | {name: [NEVER_SEEN] * frame.height})):
                 columns[name] = booleans
                 said = self._said(columns)
         return said
 
-    def _said(self, columns: dict[str, Any]) -> Floats:
+    def _said(self, columns: dict[str, Any]) -> Doubles:
         rows = library("pandas", self.name).DataFrame(columns)
         return np.asarray(self.model.predict(rows, prediction_type="RawFormulaVal"), dtype=np.float64)
 
@@ -74,13 +74,13 @@ class CatboostFile:
             return numbers(series)
         absent = as_text(series).is_null().arg_true()
         if len(absent):
-            what = "the value is missing, and CatBoost takes no missing category"
-            raise RowError(int(absent[0]), series.name, what, "fill it as it was filled for the model's training")
+            what = "the value is missing, and CatBoost needs a category"
+            raise RowError(int(absent[0]), series.name, what, "fill it in as for the training of the model")
         return text(series, missing="")
 
 
 def _booleans(series: pl.Series) -> Any:
-    """As CatBoost writes them, where a column of text holds nothing else."""
+    """Booleans as CatBoost writes them; None if the column holds anything else."""
     words = as_text(series).str.to_lowercase()
     if series.is_empty() or not words.is_in(list(BOOLEANS)).all():
         return None

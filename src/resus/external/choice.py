@@ -1,4 +1,4 @@
-"""Which kind of model something is."""
+"""Which kind of model a file, an estimator or a function is."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,8 +6,7 @@ from typing import Any
 
 from resus.errors import ConfigError
 from resus.external.catboost_file import CatboostFile
-from resus.external.estimators import Estimator
-from resus.external.functions import Function
+from resus.external.in_python import Estimator, Function
 from resus.external.lightgbm_file import LightgbmFile
 from resus.external.onnx_file import OnnxFile
 from resus.external.scoring_model import ScoringModel
@@ -26,7 +25,7 @@ PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".sav")
 
 
 def model_that_scores(what: Any) -> ScoringModel:
-    """A model of a file (by its ending), of an estimator with `predict_proba`, or of a function of a polars frame."""
+    """A model from a file (by its ending), an estimator with `predict_proba`, or a function of a polars frame."""
     if isinstance(what, str):
         refuse_path_as_text(what)
     if isinstance(what, Path):
@@ -37,13 +36,13 @@ def model_that_scores(what: Any) -> ScoringModel:
         return Function(what)
     given = f"the class {what.__name__}" if isinstance(what, type) else f"a value of the type {type(what).__name__}"
     raise ConfigError(
-        f"{given} is no model that scores: give a function of a polars frame, a fitted estimator with predict_proba, "
+        f"{given} cannot score rows: give a function of a polars frame, a fitted estimator with predict_proba, "
         "or the Path of a model file"
     )
 
 
 def refuse_path_as_text(name: str) -> None:
-    """A predictor's name that is the path of a model file is one that was not wrapped."""
+    """Refuse the path of a model file as the name of a predictor: it needs a `Path`."""
     column = name.startswith(("logits:", "probabilities:"))
     if not column and Path(name).suffix.lower() in (*FILES, *PICKLES):
         raise ConfigError(f"'{name}' is text, which names a predictor: for the model file, give Path('{name}')")
@@ -58,7 +57,7 @@ def _of_file(path: Path) -> ScoringModel:
         )
     if ending not in FILES:
         known = "LightGBM's .txt, .lgb, .lgbm, XGBoost's .json, .ubj, CatBoost's .cbm, .onnx"
-        raise ConfigError(f"{path} ends like no kind of model that is known ({known}): name it by its kind")
+        raise ConfigError(f"{path} has none of the known endings ({known}): rename it, or give another file")
     if not path.is_file():
-        raise ConfigError(f"{path} is no file: check the path of the model")
+        raise ConfigError(f"{path} does not exist: check the path of the model")
     return FILES[ending](path)

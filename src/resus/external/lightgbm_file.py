@@ -8,24 +8,23 @@ from typing import Any, Self
 
 import polars as pl
 
+from resus.arrays import Doubles
 from resus.errors import ConfigError
-from resus.external.categories import Categories
-from resus.external.columns import matrix
-from resus.external.libraries import library, no_model
+from resus.external.columns import Categories, matrix
 from resus.external.probabilities import logits_of, not_binary
-from resus.external.scoring_model import Floats
+from resus.external.scoring_model import broken_file, library
 
-PARTS = ("tree\n", "\nend of trees\n", "\nend of parameters\n")  # LightGBM ends the whole process where one is missing
+PARTS = ("tree\n", "\nend of trees\n", "\nend of parameters\n")  # LightGBM ends the whole process if one is missing
 
 
 @dataclass(frozen=True, eq=False)
 class LightgbmFile:
-    """Trees on numbers; pandas' categories, which the file lists by column, are looked up in it."""
+    """Trees on numbers and on pandas categories, which the file lists by column."""
 
     name: str
     reads: tuple[str, ...]
     booster: Any
-    slope: float | None  # of the logit over the raw score; None for a random forest, whose raw score is no logit
+    slope: float | None  # logit = slope * raw score; None for a random forest, whose raw score is not a logit
     listed: Mapping[int, Categories]
 
     @classmethod
@@ -34,10 +33,10 @@ class LightgbmFile:
         try:
             content = path.read_text(encoding="utf-8")
             if not all(part in content for part in PARTS):
-                raise ValueError("it is another text, or cut short")
+                raise ValueError("it is something else, or cut short")
             booster = lightgbm.Booster(model_str=content)
         except (ValueError, lightgbm.basic.LightGBMError) as error:
-            raise no_model(path, "LightGBM", error) from None
+            raise broken_file(path, "LightGBM", error) from None
         return cls(
             path.name,
             tuple(booster.feature_name()),
@@ -46,16 +45,16 @@ class LightgbmFile:
             _listed(booster, content, path),
         )
 
-    def logits(self, frame: pl.DataFrame) -> Floats:
+    def logits(self, frame: pl.DataFrame) -> Doubles:
         rows = matrix(frame, self.listed)
         if self.slope is None:
             return logits_of(self.booster.predict(rows), self.name)
-        raw: Floats = self.booster.predict(rows, raw_score=True)
+        raw: Doubles = self.booster.predict(rows, raw_score=True)
         return raw * self.slope
 
 
 def _slope(content: str, name: str) -> float | None:
-    """P(click) = σ(slope · raw) for the objectives of which this is so, where trees are summed up and not averaged."""
+    """P(click) = σ(slope · raw) if trees are summed; None if they are averaged. Other objectives are refused."""
     objective = re.search(r"^objective=(.*)$", content, re.MULTILINE)
     words = objective[1].split() if objective else ["unknown"]
     if words[0] not in ("binary", "cross_entropy"):
@@ -66,13 +65,13 @@ def _slope(content: str, name: str) -> float | None:
 
 
 def _listed(booster: Any, content: str, path: Path) -> dict[int, Categories]:
-    """By place, the categories of the columns that were of pandas' kind."""
+    """By place, the categories of the columns that pandas held as categories."""
     known = booster.pandas_categorical or []
     columns = re.search(r"^\[categorical_feature: ([\d,]+)\]$", content, re.MULTILINE)
     places = [int(place) for place in columns[1].split(",")] if columns else []
     if known and len(known) != len(places):
         raise ConfigError(
             f"{path} does not say which columns its {len(known)} lists of categories belong to: "
-            "hand it over as a function that calls it"
+            "give a function that calls it"
         )
     return {place: Categories.of(values) for place, values in zip(places, known, strict=True)} if known else {}

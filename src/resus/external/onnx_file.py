@@ -1,4 +1,4 @@
-"""An ONNX file, with the inputs and outputs that the converters of scikit-learn, LightGBM, XGBoost and torch write."""
+"""An ONNX file, as the converters of scikit-learn, LightGBM, XGBoost and torch write it."""
 
 import functools
 import operator
@@ -10,11 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.errors import ConfigError
+from resus.arrays import Doubles
+from resus.errors import ConfigError, RowError
 from resus.external.columns import numbers, text
-from resus.external.libraries import library, no_model
 from resus.external.probabilities import logits_of, not_binary, of_the_click, refuse_named_classes
-from resus.external.scoring_model import Floats, RowError
+from resus.external.scoring_model import broken_file, library
 
 KINDS = {
     "tensor(float)": np.float32,
@@ -24,12 +24,12 @@ KINDS = {
     "tensor(string)": np.object_,
 }
 WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
-PROBABILITY, LOGIT = ("prob",), ("logit", "margin", "raw")  # parts of the names that outputs have
+PROBABILITY, LOGIT = ("prob",), ("logit", "margin", "raw")  # parts of the names of outputs
 
 
 @dataclass(frozen=True, eq=False)
 class OnnxFile:
-    """Either an input per column, named as the column is, or one `[N, F]` input, which knows no names."""
+    """It has one input per column, with the name of the column, or one `[N, F]` input without names."""
 
     name: str
     reads: tuple[str, ...] | int
@@ -43,7 +43,7 @@ class OnnxFile:
         output = _output(graph.get_outputs(), path.name)
         return cls(path.name, _reads(graph.get_inputs(), path), graph, output.name, _is_logit(output, path.name))
 
-    def logits(self, frame: pl.DataFrame) -> Floats:
+    def logits(self, frame: pl.DataFrame) -> Doubles:
         inputs = self.graph.get_inputs()
         if isinstance(self.reads, int):
             kind = KINDS[inputs[0].type]
@@ -52,12 +52,12 @@ class OnnxFile:
             fed = {place.name: _fed(place, series) for place, series in zip(inputs, frame, strict=True)}
         try:
             (said,) = self.graph.run([self.output], fed)
-        except Exception as error:  # as above
+        except Exception as error:  # see _graph
             reason = str(error).partition("\n")[0]
             raise ConfigError(f"{self.name} cannot be run on these columns ({reason}): export it again") from None
         return self._of_rows(_of_maps(said, self.name) if isinstance(said, list) else np.asarray(said, np.float64))
 
-    def _of_rows(self, said: Floats) -> Floats:
+    def _of_rows(self, said: Doubles) -> Doubles:
         if said.ndim == 2 and said.shape[1] == 1:
             said = said[:, 0]
         if said.ndim == 2 and self.is_logit and said.shape[1] == 2:
@@ -68,10 +68,10 @@ class OnnxFile:
 
 
 def _graph(path: Path) -> Any:
-    """Of the file's own bytes alone, since these are what a hash of it speaks for."""
+    """Load the bytes of this file alone, because its hash covers only them."""
     onnxruntime = library("onnxruntime", path.name)
     alone = onnxruntime.SessionOptions()
-    alone.add_session_config_entry(WEIGHTS_FOLDER, str(path))  # a file holds no other files, so none are found
+    alone.add_session_config_entry(WEIGHTS_FOLDER, str(path))  # this is not a folder, so no other files are found
     start = functools.partial(onnxruntime.InferenceSession, providers=["CPUExecutionProvider"])
     try:
         return start(path.read_bytes(), sess_options=alone)
@@ -80,10 +80,10 @@ def _graph(path: Path) -> Any:
     try:
         start(str(path))
     except Exception:
-        raise no_model(path, "ONNX", reason) from None
+        raise broken_file(path, "ONNX", reason) from None
     raise ConfigError(
-        f"{path} keeps weights in other files, which could change unseen: save it as one file, with "
-        "onnx.save(onnx.load(path), path), or hand it over as a function"
+        f"{path} keeps weights in other files, which could change unnoticed: save it as one file, with "
+        "onnx.save(onnx.load(path), path), or give a function that calls it"
     )
 
 
@@ -104,7 +104,7 @@ def _reads(inputs: list[Any], path: Path) -> tuple[str, ...] | int:
 
 
 def _output(outputs: list[Any], name: str) -> Any:
-    """What says how probable a click is, beside which there may be the class itself."""
+    """The output with the probability of a click. There may be others, such as the class."""
     fractions = [out for out in outputs if out.type.startswith(("seq(map", "tensor(float", "tensor(double"))]
     for candidates in (fractions, *([out for out in fractions if _says(out, words)] for words in (PROBABILITY, LOGIT))):
         if len(candidates) == 1:
@@ -119,7 +119,7 @@ def _is_logit(output: Any, name: str) -> bool:
         return True
     raise ConfigError(
         f"the output '{output.name}' of {name} may be a logit or a probability: "
-        "call it 'logits' or 'probabilities' when you export it"
+        "name it 'logits' or 'probabilities' when you export it"
     )
 
 
@@ -142,16 +142,19 @@ def _values(series: pl.Series, kind: npt.DTypeLike) -> npt.NDArray[Any]:
         if len(odd):
             row = int(odd[0])
             raise RowError(
-                row, series.name, f"{series[row]!r} is not a whole number", "the model reads one here: mend it"
+                row,
+                series.name,
+                f"{series[row]!r} is not a whole number",
+                "the model reads a whole number here: write one",
             )
     return values.astype(kind)
 
 
-def _of_maps(rows: list[dict[Any, float]], name: str) -> Floats:
-    """`[N, 2]` of the maps from class to probability that ZipMap makes, the classes in order."""
+def _of_maps(rows: list[dict[Any, float]], name: str) -> Doubles:
+    """`[N, 2]` from ZipMap's maps of class to probability, with the classes in order."""
     classes = sorted(rows[0]) if rows else [0, 1]
     if len(classes) != 2:
-        raise not_binary(name, f"it knows the {len(classes)} classes {', '.join(map(str, classes))}")
+        raise not_binary(name, f"it has the {len(classes)} classes {', '.join(map(str, classes))}")
     refuse_named_classes(classes, name)
     columns = [np.fromiter(map(operator.itemgetter(each), rows), np.float64, len(rows)) for each in classes]
     return np.column_stack(columns)

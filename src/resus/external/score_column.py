@@ -1,4 +1,4 @@
-"""The column that a model writes, on frames, on tables that are read, and block by block."""
+"""The column of scores that a model writes: on frames, on tables from files, and block by block."""
 
 import re
 from collections.abc import Collection, Sequence
@@ -9,35 +9,36 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from resus.arrays import Doubles
 from resus.checking import nearest_key
 from resus.data.problems import Problem
-from resus.data.readers.tables import Table
+from resus.data.readers.tables import RawTable
 from resus.data.schema import FieldSchema, TableSchema
-from resus.errors import ConfigError, DataError, ResusError
-from resus.external.categories import ListsCategories, refuse_foreign
+from resus.errors import ConfigError, DataError, ResusError, RowError
 from resus.external.choice import model_that_scores
-from resus.external.scoring_model import Floats, RowError, ScoringModel
+from resus.external.columns import ListsCategories, refuse_foreign_categories
+from resus.external.scoring_model import ScoringModel
 from resus.files import sha256_of
 
 SCORE = "model_score"
-BLOCK_ROWS = 1 << 17  # scored at once: a model's own copy of the rows must not be one of the whole table
-GENERIC = re.compile(r"(Column_|f)?\d+")  # names that LightGBM, XGBoost and CatBoost give to columns without any
+BLOCK_ROWS = 1 << 17  # scored at once: models copy their rows, and must not copy the whole table
+GENERIC = re.compile(r"(Column_|f)?\d+")  # the names that LightGBM, XGBoost and CatBoost give to nameless columns
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreColumn:
-    """A numeric column, on the logit scale. Without its `model`, as nothing that executes is saved, what wrote it."""
+    """A numeric column of logits. No code is saved: a loaded one has no `model`, but knows which one wrote it."""
 
     name: str
     written_by: str
-    sha256: str | None  # of the model's file, where it is one
+    sha256: str | None  # of the model file, if it is one
     model: ScoringModel | None
 
     @classmethod
     def of(cls, what: Any, name: str = SCORE) -> Self:
-        """Of a model file, an estimator or a function."""
+        """The column of a model file, an estimator or a function."""
         if not name.strip():
-            raise ConfigError("the column of the scores has an empty name: give it one, or leave the name out")
+            raise ConfigError("the name of the score column is empty: give a name, or leave it out")
         model = model_that_scores(what)
         return cls(name, model.name, sha256_of(what) if isinstance(what, Path) else None, model)
 
@@ -47,11 +48,11 @@ class ScoreColumn:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a log and a run remember of it."""
+        """What a log and a run store about it."""
         return {"column": self.name, "written_by": self.written_by, "sha256": self.sha256}
 
     def again(self, what: Any) -> "ScoreColumn":
-        """With its model handed over once more; another file than the one that wrote it is refused."""
+        """The column with its model again. Refuses another file than the one that wrote it."""
         given = ScoreColumn.of(what, self.name)
         self.refuse_another(given)
         return given
@@ -60,28 +61,28 @@ class ScoreColumn:
         if self.sha256 is not None and given.sha256 != self.sha256:
             raise ConfigError(
                 f"the column '{self.name}' was written by {self.written_by} of sha256 {self.sha256[:12]}…, and "
-                f"{given.written_by} is not that file: hand over the same one, or train anew on its scores"
+                f"{given.written_by} is not that file: give the same file, or train again on the new scores"
             )
 
     def schema(self, schema: TableSchema) -> TableSchema:
-        """With the column as one of its numeric fields."""
+        """The schema with the column as a numeric field."""
         if self.name in (schema.user, schema.item, schema.label, schema.time):
             raise ConfigError(f"'{self.name}' is a column of the schema already: give the scores another name")
         field = schema.fields.get(self.name, FieldSchema(kind="numeric"))
-        if field.kind != "numeric":
+        if not field.field_class.is_number:
             raise ConfigError(
-                f"fields: '{self.name}' is for the scores of a model and must be numeric, not {field.kind}"
+                f"fields: '{self.name}' holds the scores of a model and must be numeric, not {field.kind}"
             )
         return schema.model_copy(update={"fields": schema.fields | {self.name: field}})
 
     def columns(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
-        """Which columns of a table the model reads to write this one; none where it is there."""
+        """Which columns of a table the model reads to write this one; none if this one is there already."""
         if self.name in present:
             return []
         if self.model is None:
             or_in_a_command = " or --score-with" if self.sha256 is not None else ""
             raise DataError(
-                f"{where} has no column '{self.name}', which {self.written_by} wrote: hand that model over again, as "
+                f"{where} has no column '{self.name}', which {self.written_by} wrote: give that model again, with "
                 f"resus.load(folder, predictor=…){or_in_a_command}, or write the column yourself"
             )
         seen = [name for name in present if name != schema.label]
@@ -92,17 +93,17 @@ class ScoreColumn:
             reads = self._by_place(schema, reads if isinstance(reads, int) else len(reads))
         for name in reads:
             if name == schema.label:
-                raise ConfigError(f"{self.written_by} reads the label '{name}': give a model that does without")
+                raise ConfigError(f"{self.written_by} reads the label '{name}': give a model that does not")
             if name not in seen:
                 raise DataError(_no_column(where, name, self.written_by, seen))
         return list(reads)
 
     def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
-        """The same of a table to learn from, which must not have the column yet."""
+        """The same for a table to learn from, which must not have the column yet."""
         if self.name in present:
             raise ConfigError(
-                f"{where} has a column '{self.name}' already: drop it, call the scores of {self.written_by} otherwise, "
-                f"or take the column as it is with predictor logits:{self.name}"
+                f"{where} has a column '{self.name}' already: drop it, choose another name for the scores of "
+                f"{self.written_by}, or use the column as it is with predictor logits:{self.name}"
             )
         return self.columns(schema, present, where)
 
@@ -115,9 +116,9 @@ class ScoreColumn:
         first_row: int = 0,
         lines: pl.Series | None = None,
     ) -> pl.DataFrame:
-        """The frame with the column; one that has it comes back as it is.
+        """The frame with the column, unless it has it already.
 
-        An error counts the `first_row` rows of `where` that came before, or names the line of the file.
+        Errors name the row: `first_row` rows of `where` came before, or `lines` are the lines of the file.
         """
         if self.name in frame.columns:
             return frame
@@ -136,22 +137,22 @@ class ScoreColumn:
             except Exception as error:
                 reason = str(error).strip().partition("\n")[0]
                 raise DataError(
-                    f"{self.written_by} failed on {where} ({type(error).__name__}: {reason}): it is given the columns "
-                    f"of the table without the label '{schema.label}', see that it can score these"
+                    f"{self.written_by} failed on {where} ({type(error).__name__}: {reason}): it gets the columns of "
+                    f"the table without the label '{schema.label}'; check that it can score these"
                 ) from error
         return frame.with_columns(pl.Series(self.name, scores))
 
     def learned_on(
         self, frame: pl.DataFrame, schema: TableSchema, where: str, lines: pl.Series | None = None
     ) -> tuple[pl.DataFrame, TableSchema]:
-        """A table to learn from and its schema, both with the column."""
+        """A table to learn from and its schema, each with the column."""
         columns = self.columns_to_learn_from(schema, frame.columns, where)
         if isinstance(self.model, ListsCategories):
-            refuse_foreign(frame.select(columns), self.model.listed, self.written_by, where)
+            refuse_foreign_categories(frame.select(columns), self.model.listed, self.written_by, where)
         return self.on(frame, schema, where, lines=lines), self.schema(schema)
 
-    def on_table(self, table: Table) -> Table:
-        """A table that was read, with the column."""
+    def on_table(self, table: RawTable) -> RawTable:
+        """The same for a table from a file."""
         assert table.frame is not None
         assert table.schema is not None
         frame, schema = self.learned_on(table.frame, table.schema, table.where, table.lines)
@@ -162,25 +163,25 @@ class ScoreColumn:
         if len(fields) != count:
             raise ConfigError(
                 f"{self.written_by} reads {count} column{'' if count == 1 else 's'} and does not say which, and the "
-                f"schema has the {len(fields)} fields {', '.join(fields)}: fit it on named columns, or hand it over as "
-                "a function"
+                f"schema has the {len(fields)} fields {', '.join(fields)}: fit it on named columns, or give a function "
+                "that calls it"
             )
         return fields
 
-    def _checked(self, block: pl.DataFrame) -> Floats:
-        """The model's answers to some rows, each of them a finite number."""
+    def _checked(self, block: pl.DataFrame) -> Doubles:
+        """The logits of some rows, all of them finite."""
         assert self.model is not None
         said = self.model.logits(block)
         if said.shape not in ((block.height,), (block.height, 1)):
             raise DataError(
                 f"{self.written_by} gave an answer of the shape {list(said.shape)} for {block.height:,} rows: "
-                "it must give one logit a row"
+                "it must give one logit per row"
             )
         said = said.reshape(-1)
         odd = np.flatnonzero(~np.isfinite(said))
         if len(odd):
-            what = f"{self.written_by} says {said[odd[0]]}, which is no finite logit"
-            raise RowError(int(odd[0]), None, what, "see what is odd about the row, or mend the model")
+            what = f"{self.written_by} gives {said[odd[0]]}, which is not a finite logit"
+            raise RowError(int(odd[0]), None, what, "check the row, or fix the model")
         return said
 
 

@@ -1,35 +1,41 @@
 """What every kind of model is asked: raw columns of a table in, one logit per row out."""
 
-from typing import Protocol
+import importlib
+from pathlib import Path
+from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from resus.errors import DataError
+from resus.arrays import Doubles
+from resus.errors import ConfigError
 
-Floats = npt.NDArray[np.float64]
 Reads = tuple[str, ...] | int | None
 
 
 class ScoringModel(Protocol):
-    """Someone's model, ready to score."""
+    """A model of the user's own, ready to score."""
 
     @property
     def name(self) -> str:
-        """As a sentence calls it: a file, a function, a class."""
+        """What messages call it: a file, a function, a class."""
 
     @property
     def reads(self) -> Reads:
-        """Its columns by name; their number where it knows no names; None for all that a table has but the label."""
+        """Its columns by name; their number if it knows no names; None for all columns but the label."""
 
-    def logits(self, frame: pl.DataFrame) -> Floats:
-        """`[N]` of a frame that has exactly what it reads, in that order."""
+    def logits(self, frame: pl.DataFrame) -> Doubles:
+        """`[N]` logits for a frame with exactly the columns that it reads, in that order."""
 
 
-class RowError(DataError):
-    """A row that a model cannot score; whoever knows where the frame comes from says which one it is."""
+def library(module: str, name: str) -> Any:
+    """Import the library that `name` needs, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise ConfigError(f"{name} needs {module}, which is not installed: pip install {module}") from None
 
-    def __init__(self, row: int, column: str | None, what: str, fix: str) -> None:
-        super().__init__(f"row {row + 1}{f', column {column!r}' if column else ''}: {what}; {fix}")
-        self.row, self.column, self.what, self.fix = row, column, what, fix
+
+def broken_file(path: Path, kind: str, error: Exception | str) -> ConfigError:
+    """The library refused a file; only the first line of its message is of use."""
+    reason = str(error).strip().partition("\n")[0]
+    return ConfigError(f"{path} is not a whole {kind} model ({reason}): save the model again, or name another file")

@@ -9,19 +9,18 @@ from typing import Any, Self
 import numpy as np
 import polars as pl
 
+from resus.arrays import Doubles
 from resus.errors import ConfigError
-from resus.external.categories import Categories
-from resus.external.columns import matrix
-from resus.external.libraries import library, no_model
+from resus.external.columns import Categories, matrix
 from resus.external.probabilities import not_binary
-from resus.external.scoring_model import Floats
+from resus.external.scoring_model import broken_file, library
 
 LOGISTIC = ("binary:logistic", "binary:logitraw", "reg:logistic")
 
 
 @dataclass(frozen=True, eq=False)
 class XgboostFile:
-    """Trees on numbers; categories, which files of version 3.1 and later list, are looked up in the file."""
+    """Trees on numbers and on categories, which files of version 3.1 and later list."""
 
     name: str
     reads: tuple[str, ...] | int
@@ -36,47 +35,47 @@ class XgboostFile:
         try:
             booster.load_model(path)
             objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
-        except (xgboost.core.XGBoostError, UnicodeDecodeError):  # of the former the message is a stack of addresses
-            raise no_model(path, "XGBoost", "the library cannot read it") from None
+        except (xgboost.core.XGBoostError, UnicodeDecodeError):  # XGBoost's message is a stack of addresses
+            raise broken_file(path, "XGBoost", "the library cannot read it") from None
         if objective not in LOGISTIC:
             raise not_binary(path.name, f"its objective is '{objective}', none of {', '.join(LOGISTIC)}")
         names = booster.feature_names
         return cls(path.name, tuple(names) if names else booster.num_features(), booster, _listed(booster, path))
 
-    def logits(self, frame: pl.DataFrame) -> Floats:
+    def logits(self, frame: pl.DataFrame) -> Doubles:
         rows = library("xgboost", self.name).DMatrix(
             matrix(frame, self.listed),
             feature_names=self.booster.feature_names,
             feature_types=self.booster.feature_types,
             enable_categorical=True,
         )
-        best = self.booster.attr("best_iteration")  # of early stopping, as XGBClassifier heeds it
+        best = self.booster.attr("best_iteration")  # early stopping: XGBClassifier uses the best trees, too
         trees = (0, int(best) + 1) if best is not None else (0, 0)
         margins = self.booster.predict(rows, output_margin=True, iteration_range=trees)
         return np.asarray(margins, dtype=np.float64)
 
 
 def _refuse_cut(path: Path) -> None:
-    """Both formats end with a brace; in a `.ubj` that is cut XGBoost takes garbage for sizes, and then all memory."""
+    """Both formats end with a brace. XGBoost reads sizes from garbage in a cut `.ubj`, and takes all memory."""
     with path.open("rb") as stream:
         stream.seek(max(0, path.stat().st_size - 8))
         if not stream.read().rstrip().endswith(b"}"):
-            raise no_model(path, "XGBoost", "it is something else, or cut short")
+            raise broken_file(path, "XGBoost", "it is something else, or cut short")
 
 
 def _listed(booster: Any, path: Path) -> dict[int, Categories]:
-    """By place, the categories that the file lists; without a list nothing says which code is which value."""
+    """By place, the categories that the file lists. Without a list the codes of the values are unknown."""
     places = [place for place, kind in enumerate(booster.feature_types or []) if kind == "c"]
     if not places:
         return {}
     if not hasattr(booster, "get_categories"):
-        raise ConfigError(f"{path.name} has categories, which XGBoost reads from 3.1 on: pip install 'xgboost>=3.1'")
+        raise ConfigError(f"{path.name} has categories, which need XGBoost 3.1: pip install 'xgboost>=3.1'")
     lists = [values for _, values in booster.get_categories(export_to_arrow=True).to_arrow()]
     for place in places:
         if lists[place] is None:
             column = f"'{booster.feature_names[place]}'" if booster.feature_names else f"{place + 1}"
             raise ConfigError(
                 f"{path} does not list the categories of its column {column}: fit it on a pandas frame and save it "
-                "with XGBoost 3.1 or later, or hand it over as a function that calls it"
+                "with XGBoost 3.1 or later, or give a function that calls it"
             )
     return {place: Categories.of(lists[place].to_pylist()) for place in places}

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from resus.arrays import Floats, Ids
-from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import as_numbers, as_text
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.episodes.tensors import Features
-from resus.errors import DataError
+from resus.errors import DataError, RowError
 from resus.external.score_column import ScoreColumn
-from resus.external.scoring_model import RowError
 from resus.model.personalizer import Personalizer
 from resus.scoring.answers import Prediction, answer
 from resus.scoring.support_index import SupportIndex
@@ -70,7 +70,7 @@ class Scorer:
     def labels(self, support: pl.DataFrame, first_row: int = 0) -> Floats:
         """The label of each event, as 0 or 1."""
         threshold = self.schema.label_threshold
-        labels = support[self.schema.label].cast(pl.Float64, strict=False).fill_nan(None)
+        labels = pl.Series(as_numbers(support[self.schema.label])[0]).fill_nan(None)
         if threshold is not None:
             labels = (labels >= threshold).cast(pl.Float64)
         bad = ~labels.is_in([0.0, 1.0]).fill_null(False)

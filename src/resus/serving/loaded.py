@@ -12,15 +12,14 @@ from torch import Tensor
 from resus.artifact import FACTS, Artifact, rebuild
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import spelled, text_of
 from resus.episodes.tensors import Features
-from resus.errors import ArtifactError, DataError
+from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
-from resus.external.scoring_model import RowError
 from resus.files import sha256_of
 from resus.model.personalizer import Personalizer
 from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.catalogue.histories import TEST_USERS, read_histories
-from resus.serving.catalogue.rows import RowReader, as_text
 from resus.serving.live.user import LiveUser
 from resus.serving.messages import CatalogueItem, FieldAnswer, Stage, UserHistory
 from resus.serving.store import Event
@@ -85,7 +84,7 @@ class LoadedModel:
     def score(self) -> str | None:
         """The field in which every event and candidate must bring the score of the shared model, unless the catalogue
         knows it."""
-        column = self.config.predictor.column
+        column = self.config.predictor.score_column
         known = self.catalogue.fields if self.catalogue else ()
         return column if column and column not in known else None
 
@@ -97,14 +96,10 @@ class LoadedModel:
     def field_names(self) -> frozenset[str]:
         return frozenset(field.name for field in self.features.fields)
 
-    @cached_property
-    def _reader(self) -> RowReader:
-        return RowReader(self.features)
-
     def rows(self, rows: Sequence[Mapping[str, Any]]) -> Features:
         """Rows of field values as the model reads them; the catalogue fills in missing fields of known items."""
         rows = [self.with_item(row) for row in rows]
-        read = self._reader.read(rows)
+        read = Features.of(*self.features.encode_rows(rows))
         if self.catalogue is None or not rows:
             return read
         return self.catalogue.fill(rows, read, self._places(read))
@@ -131,7 +126,8 @@ class LoadedModel:
 
     def item_of(self, row: Mapping[str, Any]) -> str | None:
         """The item's id as it is written in the vocabulary."""
-        return as_text(row.get(self.item), self.item, 1)
+        text = text_of(row.get(self.item), 0, self.item)
+        return None if text is None else spelled(text)
 
     def live_user(self, capacity: int, events: Sequence[Event] = ()) -> LiveUser:
         """A user with these events, in their order."""
@@ -160,7 +156,7 @@ class LoadedModel:
                 name=field.name,
                 kind=field.kind,
                 role="item" if field.name in own else "context",
-                values=list(context.get(field.name, field.vocabulary[:MAX_CHOICES])),
+                values=list(context.get(field.name, field.values[:MAX_CHOICES])),
             )
             for field in self.features.fields
         ]
@@ -199,9 +195,8 @@ class LoadedModel:
 
     def _places(self, read: Features) -> Tensor:
         """Positions of the rows' items in the vocabulary and the catalogue; -1: unknown."""
-        item = [field.name for field in self.features.fields].index(self.item)
-        column = sum(self.features.column_counts[:item])
-        return read.ids[:, column].long() - self.features.first_ids[item] - 1
+        item = self.features.block(self.item)
+        return read.ids[:, item.columns.start].long() - item.first - 1
 
     def _check_that_it_scores(self, folder: Path) -> None:
         try:
@@ -215,9 +210,9 @@ class LoadedModel:
 
     def _scores_are_finite(self) -> bool:
         """Score an item by its id and a row of frequent values, before and after an event."""
-        frequent = {field.name: field.vocabulary[0] for field in self.features.fields if field.vocabulary}
-        usual = {field.name: field.center for field in self.features.fields if field.kind == "numeric"}
-        probes = self.rows([{self.item: frequent.get(self.item)} | usual, frequent | usual])
+        examples = {field.name: field.example() for field in self.features.fields}
+        needed = {self.item, *(field.name for field in self.features.fields if field.is_number)}
+        probes = self.rows([{name: example for name, example in examples.items() if name in needed}, examples])
         user = self.live_user(1)
         before = user.score(probes)
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)

@@ -5,21 +5,21 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
-from resus.config.settings import PredictorConfig
 from resus.data.log.column_files import BLOCK_ROWS
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
-from resus.errors import ConfigError, DataError, ResusWarning
+from resus.errors import ConfigError, DataError, ResusWarning, RowError
 from resus.evaluation.metrics import auc
-from resus.external.scoring_model import RowError
 from resus.model.predictors.external import ExternalPredictor
+from resus.model.predictors.settings import ExternalSettings, PredictorSettings
 
 TOO_GOOD = 0.99  # an AUC that no model has on clicks that it does not know
 ENOUGH_ROWS = 1 << 20  # to see that much
 
 
-def check_own_model(chosen: PredictorConfig, log: InteractionLog) -> ExternalPredictor:
+def check_own_model(settings: PredictorSettings, log: InteractionLog) -> ExternalPredictor:
     """Ψ, where each row of the log has a logit or a probability in its column."""
+    chosen = ExternalSettings.of(settings)
     roles = log.manifest.get("schema") or {}
     for role, meaning in (("label", "the label"), ("user", "the user's id")):
         if chosen.column == roles.get(role):
@@ -41,8 +41,9 @@ def check_own_model(chosen: PredictorConfig, log: InteractionLog) -> ExternalPre
     return predictor
 
 
-def warn_of_own_model(chosen: PredictorConfig, log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
+def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
     """By what it says of these users: probabilities that are taken for logits, or labels that it knows."""
+    chosen = ExternalSettings.of(settings)
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     rows = log.rows_of(users)[:ENOUGH_ROWS]
     said = predictor.logits_of_rows(log, rows)

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.arrays import Array, Doubles, Ids, Integers
-from resus.data.log.column_files import blocks_of
+from resus.data.log.column_files import row_blocks
 from resus.model.encoders.embedding import FieldEmbedding
 
 LARGE = 100_000  # rows; plain Adam is faster on smaller tables
@@ -58,7 +58,7 @@ class RowwiseAdam(torch.optim.Adam):
     def settle(self) -> None:
         """Bring every row to where plain Adam has it. Call this before anyone else reads the tables."""
         for rows in self.tables:
-            for block in blocks_of(np.arange(len(rows.embedding.table)), SETTLED_AT_ONCE):
+            for block in row_blocks(np.arange(len(rows.embedding.table)), SETTLED_AT_ONCE):
                 rows.catch_up(block)
 
     def release(self) -> None:

@@ -63,7 +63,7 @@ class Run:
         self.split = config.user_split(log.n_users)
         self.episodes = EpisodeSampler(
             log,
-            self.split.validation if config.learner.kind == "plus" else self.split.train,
+            self.split.validation if config.learner.uses_validation_users else self.split.train,
             max_size=config.max_support,
             batch_size=config.training.batch_size,
             sizes=config.training.support_sizes,
@@ -88,7 +88,7 @@ class Run:
         if self.folder is not None and self.workers.rank == 0:
             self._claim(self.folder, resume)
         self.workers.wait()
-        if self.workers.size == 1 and self.config.predictor.kind == "external":
+        if self.workers.size == 1 and self.config.predictor.score_column:
             warn_of_own_model(self.config.predictor, self.log, self.split.train)
 
     def schedule(
@@ -162,7 +162,7 @@ def check_log(config: Config, log: InteractionLog) -> None:
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "
             f"set protocol={prepared}, or prepare the data again with --protocol {config.protocol}"
         )
-    if config.predictor.kind == "external":
+    if config.predictor.score_column:
         check_own_model(config.predictor, log)
     if log.labels.min() == log.labels.max():
         raise DataError(f"all labels of '{log.name}' are {log.labels[0]:.0f}: a model needs events of both labels")

@@ -41,7 +41,7 @@ def train(
     With a `folder`, history and checkpoints are kept there. `given` is a shared predictor to use as it is. Several
     `workers` train one model together; they must see the same folder.
     """
-    if given is not None and not config.predictor.pretrain:
+    if given is not None and config.predictor.joint:
         raise ConfigError(
             "predictor.pretrain=false trains the shared predictor together with the rest, so it cannot come from "
             "another run: choose one"
@@ -51,7 +51,7 @@ def train(
     torch.manual_seed(config.seed)
     fresh = build_predictor(config, log.features)  # even if one is given, so that the rest starts from the same weights
     model = build_personalizer(config, log.features, given.predictor if given else fresh)
-    RECIPES["plus" if config.learner.kind == "plus" else "paper"](run, model)
+    RECIPES[config.learner.recipe](run, model)
     return Trained(model, run.history)
 
 

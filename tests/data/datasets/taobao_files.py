@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 
 from resus.data.build import assemble_log
+from resus.data.datasets.base import PUBLISHED_DEFAULTS
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
-from resus.data.readers.tables import PUBLISHED_DEFAULTS
 from resus.data.schema import TableSchema
 
 IMPRESSION_HEADER = "user,time_stamp,adgroup_id,pid,nonclk,clk"

@@ -1,13 +1,16 @@
+"""Archives are fetched, resumed, checked and unpacked."""
+
 import hashlib
 import threading
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from resus.data.datasets.download import download
-from resus.errors import DownloadError
+from resus.data.datasets.download import download, unpack
+from resus.errors import DataError, DownloadError
 
 CONTENT = bytes(range(256)) * 4000
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -80,7 +83,7 @@ def test_goes_on_where_it_broke_off(site: Site, tmp_path: Path) -> None:
     target = tmp_path / "file.zip"
     breaks = (len(CONTENT) - 1) // CUT
     for step in range(breaks):
-        with pytest.raises(DownloadError, match="run the same again"):
+        with pytest.raises(DownloadError, match="broke off after"):
             download(f"{site.address}/cut", target, checksum=CHECKSUM)
         assert (tmp_path / "file.zip.part").stat().st_size == (step + 1) * CUT
         assert not target.exists()
@@ -121,3 +124,35 @@ def test_an_absent_page_and_a_dead_server_are_one_sentence(site: Site, tmp_path:
         download(f"{site.address}/absent", tmp_path / "file.zip", checksum=CHECKSUM)
     with pytest.raises(DownloadError, match=r"could not be fetched .* --path$"):
         download("http://127.0.0.1:9/file.zip", tmp_path / "file.zip", checksum=CHECKSUM)
+
+
+def test_only_wanted_members_are_written_and_never_outside(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as stored:
+        for name in ("set/../../evil.dat", "set/rows.dat", "set/README"):
+            stored.writestr(name, name)
+    folder = unpack(archive, ["set/rows.dat", "set/../../evil.dat"], tmp_path / "deep" / "out")
+    assert {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.dat")} == {
+        "deep/out/rows.dat",
+        "deep/out/evil.dat",
+    }
+    assert (folder / "rows.dat").read_text() == "set/rows.dat"
+
+
+def test_a_damaged_archive_leaves_nothing_behind(tmp_path: Path) -> None:
+    archive = tmp_path / "a.zip"
+    with zipfile.ZipFile(archive, "w") as stored:
+        stored.writestr("rows.dat", "0123456789" * 100)
+        stored.writestr("more.dat", "9876543210" * 100)
+    whole = archive.read_bytes()
+    with pytest.raises(DataError, match=r"has no member other\.dat"):
+        unpack(archive, ["rows.dat", "other.dat"], tmp_path / "out")
+    archive.write_bytes(whole.replace(b"9876543210", b"9876543211", 1))
+    with pytest.raises(DataError, match="not a whole zip archive"):
+        unpack(archive, ["rows.dat", "more.dat"], tmp_path / "out")
+    archive.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="not a whole zip archive"):
+        unpack(archive, ["rows.dat"], tmp_path / "out")
+    with pytest.raises(DataError, match="does not exist"):
+        unpack(tmp_path / "no.zip", ["rows.dat"], tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]

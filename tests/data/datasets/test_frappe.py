@@ -10,7 +10,7 @@ from resus.data.datasets import frappe
 from resus.data.datasets.negatives import sample_negatives
 from resus.data.doctor import diagnose
 from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare
+from resus.data.prepare import prepare_log
 from resus.errors import DataError
 
 EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 1), st.sampled_from("ab")), min_size=1)
@@ -66,10 +66,10 @@ def rows_of(users: int, items: int) -> list[list[object]]:
 
 def test_logs_are_filtered_before_negatives_are_drawn(tmp_path: Path) -> None:
     write_frappe(tmp_path, rows_of(6, 9))
-    log = prepare("frappe", tmp_path / "log", path=tmp_path, options=PrepareOptions(min_item_count=3, negatives=3))
+    log = prepare_log("frappe", tmp_path / "log", path=tmp_path, options=PrepareOptions(min_item_count=3, negatives=3))
     logs = 6 * 4
     assert (log.n_rows, log.labels.sum()) == (4 * logs, logs)
-    assert set(log.features.fields[0].vocabulary) == {str(item) for item in range(1, 9)}
+    assert set(log.features.fields[0].values) == {str(item) for item in range(1, 9)}
     assert [field.name for field in log.features.fields] == ["item", *frappe.CONTEXT]
     assert not log.ordered
     assert log.lengths.tolist() == [16] * 6
@@ -78,7 +78,7 @@ def test_logs_are_filtered_before_negatives_are_drawn(tmp_path: Path) -> None:
 def test_the_seed_decides_and_is_not_ignored(tmp_path: Path) -> None:
     write_frappe(tmp_path, rows_of(6, 9))
     logs = [
-        prepare("frappe", tmp_path / str(n), path=tmp_path, options=PrepareOptions(min_item_count=3, seed=seed))
+        prepare_log("frappe", tmp_path / str(n), path=tmp_path, options=PrepareOptions(min_item_count=3, seed=seed))
         for n, seed in enumerate((1, 1, 2))
     ]
     assert logs[0].content_hash == logs[1].content_hash != logs[2].content_hash
@@ -104,11 +104,11 @@ def test_what_is_wrong_with_a_file(tmp_path: Path) -> None:
 def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
     folder = published_data / "frappe"
     assert diagnose(folder) == []
-    log = prepare("frappe", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
+    log = prepare_log("frappe", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
     counts = log.manifest["counts"]
     assert counts["rows"] == 288_609
     assert (counts["users"], counts["items"], counts["positives"]) == (957, 4_082, 96_203)
-    values = sum(len(field.vocabulary) for field in log.features.fields)
+    values = sum(len(field.values) for field in log.features.fields)
     assert (1 + len(log.features.fields), log.n_users + values) == (10, 5_382)
 
 

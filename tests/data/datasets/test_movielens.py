@@ -8,7 +8,7 @@ from resus.data.datasets import movielens
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare
+from resus.data.prepare import prepare_log
 
 USERS = {"1": ("F", "1", "10"), "2": ("M", "56", "16"), "10": ("M", "25", "0")}
 MOVIES = {"7": ("Été (1919)", "Drama|War"), "3": ("A: B (1999)", "Comedy"), "5": ("C (the) (2000)", "War|Comedy|Drama")}
@@ -44,7 +44,7 @@ def cells(log: InteractionLog, name: str) -> list[object]:
     weights = np.ones_like(log.ids, dtype=np.float32) if log.weights is None else log.weights
     if field.kind == "numeric":
         return [round(float(weight), 6) for weight in weights[:, column]]
-    words = ["?", *field.vocabulary]
+    words = ["?", *field.values]
     values = [
         [words[code - first] for code, weight in zip(codes, shares, strict=True) if weight > 0]
         for codes, shares in zip(log.ids[:, block], weights[:, block], strict=True)
@@ -53,7 +53,7 @@ def cells(log: InteractionLog, name: str) -> list[object]:
 
 
 def test_the_paper_protocol_row_by_row(folder: Path, tmp_path: Path) -> None:
-    log = prepare("ml-1m", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
+    log = prepare_log("ml-1m", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
     rows = sorted(RATINGS, key=lambda row: (int(row[0]), row[3]))
     assert log.user_ids.to_pylist() == ["1", "2", "10"]
     assert log.lengths.tolist() == [3, 2, 2]
@@ -68,7 +68,7 @@ def test_the_paper_protocol_row_by_row(folder: Path, tmp_path: Path) -> None:
 
 
 def test_the_release_protocol_row_by_row(folder: Path, tmp_path: Path) -> None:
-    log = prepare("movielens-1m", tmp_path / "log", path=folder, options=PrepareOptions(protocol="authors-release"))
+    log = prepare_log("movielens-1m", tmp_path / "log", path=folder, options=PrepareOptions(protocol="authors-release"))
     first_seen = list(dict.fromkeys(movie for _, movie, _, _ in RATINGS))
     rows = sorted(RATINGS, key=lambda row: (int(row[0]), first_seen.index(row[1])))
     assert cells(log, "movie") == [movie for _, movie, _, _ in rows]
@@ -80,7 +80,7 @@ def test_the_release_protocol_row_by_row(folder: Path, tmp_path: Path) -> None:
 
 def test_the_label_rule_and_the_item_filter_are_settings(folder: Path, tmp_path: Path) -> None:
     options = PrepareOptions(label_threshold=5, min_item_count=3)
-    log = prepare("ml-1m", tmp_path / "log", path=folder, options=options)
+    log = prepare_log("ml-1m", tmp_path / "log", path=folder, options=options)
     kept = {movie for movie, count in Counter(movie for _, movie, _, _ in RATINGS).items() if count >= 3}
     assert set(cells(log, "movie")) == kept
     assert log.n_rows == sum(movie in kept for _, movie, _, _ in RATINGS)
@@ -117,7 +117,7 @@ def test_another_layout_is_recognised_by_its_separator(folder: Path) -> None:
 @pytest.mark.reproduction
 def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
     folder = published_data / "ml-1m"
-    log = prepare("ml-1m", tmp_path / "log", path=folder, options=PrepareOptions(protocol="authors-release"))
+    log = prepare_log("ml-1m", tmp_path / "log", path=folder, options=PrepareOptions(protocol="authors-release"))
     counts = log.manifest["counts"]
     assert (counts["rows"], counts["users"], counts["items"]) == (1_000_209, 6_040, 3_706)
     assert counts["positives"] == 348_971 + 226_310
@@ -130,7 +130,7 @@ def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.reproduction
 def test_the_paper_protocol_on_the_published_data(published_data: Path, tmp_path: Path) -> None:
-    log = prepare("ml-1m", tmp_path / "log", path=published_data / "ml-1m")
+    log = prepare_log("ml-1m", tmp_path / "log", path=published_data / "ml-1m")
     lines = (published_data / "ml-1m" / "ratings.dat").read_text().splitlines()
     ratings = [line.split("::") for line in lines]
     often = {movie for movie, count in Counter(row[1] for row in ratings).items() if count >= 100}

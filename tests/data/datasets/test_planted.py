@@ -1,13 +1,14 @@
-"""The planted world keeps its word: its truths are the click rates, with and without knowing the user."""
+"""The planted world has the probabilities that it says it has."""
 
 import numpy as np
 import polars as pl
 import pytest
+from scipy.integrate import quad
+from scipy.special import expit
 from scipy.stats import chi2, norm
 from sklearn.metrics import roc_auc_score
 
-from resus.data.datasets.planted import PlantedWorld, draw_events, draw_world, planted_log
-from resus.data.logistic import mean_sigmoid
+from resus.data.datasets.planted import PlantedWorld, draw_events, draw_world, mean_sigmoid, planted_log, sigmoid
 
 
 @pytest.fixture(scope="module")
@@ -116,3 +117,12 @@ def test_what_is_hidden_explains_both_truths() -> None:
     variance = design**2 @ np.array([world.bias_spread**2] + [world.taste_spread**2] * world.traits)
     assert np.allclose(events["crowd"], mean_sigmoid(drawn.known, variance), rtol=0, atol=1e-12)
     assert events.equals(draw_events(world))
+
+
+def test_the_mean_over_a_gaussian_is_the_integral() -> None:
+    means, variances = (grid.ravel() for grid in np.meshgrid([-4.0, -1.0, 0.0, 2.5], [0.01, 0.5, 1.2, 3.0]))
+    for mean, variance, found in zip(means, variances, mean_sigmoid(means, variances), strict=True):
+        density = norm(mean, np.sqrt(variance)).pdf
+        expected, _ = quad(lambda z, density=density: expit(z) * density(z), mean - 30, mean + 30, points=[mean])
+        assert abs(found - expected) < 1e-5
+    assert np.allclose(sigmoid(means), expit(means))

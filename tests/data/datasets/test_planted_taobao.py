@@ -6,12 +6,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from resus.data.datasets.planted_taobao import PUBLISHED_COUNTS, PUBLISHED_ROWS, PlantedTaobao
-from resus.data.datasets.planted_taobao_files import FILES, write_planted_taobao
+from resus.data.datasets.taobao.planted import (
+    FILES,
+    PUBLISHED_COUNTS,
+    PUBLISHED_ROWS,
+    PlantedTaobao,
+    write_planted_taobao,
+)
 from resus.data.doctor import diagnose
 from resus.data.log.column_files import map_column
 from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare
+from resus.data.prepare import prepare_log
 from resus.errors import ConfigError
 
 WORLD = PlantedTaobao(rows=60_000, seed=3)
@@ -140,7 +145,7 @@ def test_what_was_not_drawn_is_not_replaced(tmp_path: Path) -> None:
 def test_a_log_of_the_files_carries_the_truth_and_counts_as_taobao(
     folder: Path, impressions: pl.DataFrame, tmp_path: Path
 ) -> None:
-    log = prepare("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
+    log = prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
     assert (log.data_set, log.n_rows) == ("taobao", WORLD.rows)
     order = impressions.with_row_index("row").sort(["user", "time_stamp", "row"])
     assert log.truth is not None

@@ -5,7 +5,7 @@ import pytest
 
 from resus.data.doctor import diagnose
 from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare
+from resus.data.prepare import prepare_log
 from resus.errors import ConfigError, DownloadError
 
 SAMPLES = """user,time_stamp,adgroup_id,pid,nonclk,clk
@@ -42,11 +42,11 @@ def folder(tmp_path: Path) -> Path:
 
 def test_three_files_become_one_log(folder: Path, tmp_path: Path) -> None:
     assert diagnose(folder) == diagnose(folder / "raw_sample.csv") == []
-    log = prepare("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
+    log = prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
     assert log.user_ids.to_pylist() == ["449818", "581738", "914836"]
     assert log.labels.tolist() == [0, 1, 1, 0, 0, 0]
     assert 1 + len(log.features.fields) == 16
-    vocabularies = {field.name: set(field.vocabulary) for field in log.features.fields}
+    vocabularies = {field.name: set(field.values) for field in log.features.fields}
     assert vocabularies["brand"] == {"95471", "7"}
     assert vocabularies["price"] == {
         str(math.floor(math.log(max(price, 1)) ** 2)) for price in (170.0, 0.5, 99999999.0)
@@ -80,6 +80,6 @@ def test_it_cannot_be_fetched_and_has_no_protocol(
 ) -> None:
     monkeypatch.setenv("RESUS_CACHE", str(tmp_path / "cache"))
     with pytest.raises(DownloadError, match=r"needs a login at https://tianchi.*--path"):
-        prepare("taobao", tmp_path / "log")
-    with pytest.raises(ConfigError, match="'negatives' means nothing for 'taobao'"):
-        prepare("taobao", tmp_path / "log", path=folder, options=PrepareOptions(negatives=5))
+        prepare_log("taobao", tmp_path / "log")
+    with pytest.raises(ConfigError, match="'negatives' has no effect for 'taobao'"):
+        prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(negatives=5))

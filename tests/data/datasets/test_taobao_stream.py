@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from taobao_files import in_memory_log, write_files
 
-from resus.data.datasets import taobao_stream
+from resus.data.datasets.taobao.stream import stream
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare
+from resus.data.prepare import prepare_log
 from resus.data.readers.plain_csv import NotPlain
 from resus.errors import DataError
 from resus.progress import silent
@@ -30,7 +30,7 @@ OPTIONS = st.builds(
 
 def streamed(folder: Path, out: Path, options: PrepareOptions, **sizes: int) -> InteractionLog:
     (out / "spill").mkdir(parents=True)
-    taobao_stream.stream(folder, options, out / "spill", silent, **sizes).write(out, {})
+    stream(folder, options, out / "spill", silent, **sizes).write(out, {})
     return InteractionLog.open(out)
 
 
@@ -115,7 +115,7 @@ def test_an_unusual_file_is_read_all_the_same(folder: Path, tmp_path: Path, case
     edit(folder / "raw_sample.csv", READABLE[case])
     options = PrepareOptions(min_item_count=1)
     assert diagnose(folder) == []
-    assert_same(prepare("taobao", tmp_path / "log", path=folder, options=options), in_memory_log(folder, options))
+    assert_same(prepare_log("taobao", tmp_path / "log", path=folder, options=options), in_memory_log(folder, options))
 
 
 WRONG: dict[str, tuple[str, Callable[[list[bytes]], object], int | None, str]] = {
@@ -150,7 +150,7 @@ def test_what_is_wrong_is_named_with_its_row(folder: Path, tmp_path: Path, case:
     assert (first.row, Path(first.where).suffix) == (row, ".csv")
     assert what in first.what
     with pytest.raises(DataError) as refusal:
-        prepare("taobao", tmp_path / "log", path=folder)
+        prepare_log("taobao", tmp_path / "log", path=folder)
     assert str(refusal.value).startswith(str(first))
     assert {path.name for path in tmp_path.iterdir()} == {"files"}
 
@@ -173,10 +173,10 @@ def test_a_damaged_file_is_diagnosed_and_refused_alike(
     problems = diagnose(folder, options=options)
     if problems:
         with pytest.raises(DataError) as refusal:
-            prepare("taobao", place / "log", path=folder, options=options)
+            prepare_log("taobao", place / "log", path=folder, options=options)
         assert str(refusal.value).startswith(str(problems[0]))
         return
-    log = prepare("taobao", place / "log", path=folder, options=options)
+    log = prepare_log("taobao", place / "log", path=folder, options=options)
     assert_same(log, in_memory_log(folder, options))
 
 
@@ -191,7 +191,7 @@ def test_a_truth_that_does_not_fit_is_refused(tmp_path: Path, change: str) -> No
     (problem,) = diagnose(folder)
     assert problem.where == str(path)
     with pytest.raises(DataError, match=r"truth\.npy"):
-        prepare("taobao", tmp_path / "log", path=folder)
+        prepare_log("taobao", tmp_path / "log", path=folder)
 
 
 def test_both_ways_say_the_same_of_the_log(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_both_ways_say_the_same_of_the_log(tmp_path: Path) -> None:
         folder = write_files(tmp_path / name, seed=1, rows=40, truth=True)
         if name == "quoted":
             edit(folder / "raw_sample.csv", lambda lines: lines.__setitem__(0, b'"user"' + lines[0][4:]))
-        log = prepare("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
+        log = prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
         manifests.append({key: value for key, value in log.manifest.items() if key not in ("files", "request")})
     assert manifests[0] == manifests[1]
 
@@ -211,13 +211,13 @@ def test_values_of_dropped_rows_only_leave_no_trace(folder: Path, tmp_path: Path
     options = PrepareOptions(min_item_count=2, single_events="drop", user_field=True)
     expected = in_memory_log(folder, options)
     assert "99999" not in expected.user_ids.to_pylist()
-    assert_same(prepare("taobao", tmp_path / "log", path=folder, options=options), expected)
+    assert_same(prepare_log("taobao", tmp_path / "log", path=folder, options=options), expected)
 
 
 def test_the_truth_goes_into_the_log(tmp_path: Path) -> None:
     folder = write_files(tmp_path / "files", seed=1, rows=40, truth=True)
     options = PrepareOptions(min_item_count=1)
-    log = prepare("taobao", tmp_path / "log", path=folder, options=options)
+    log = prepare_log("taobao", tmp_path / "log", path=folder, options=options)
     assert_same(log, in_memory_log(folder, options))
     assert (log.name, log.data_set) == ("planted-taobao", "taobao")
     assert [Path(file["path"]).name for file in log.manifest["files"]] == [
@@ -235,13 +235,13 @@ def test_asked_for_the_same_again_nothing_is_read(folder: Path, tmp_path: Path) 
         steps.append((task, unit))
 
     options = PrepareOptions(min_item_count=1)
-    first = prepare("taobao", tmp_path / "log", path=folder, options=options, progress=note)
+    first = prepare_log("taobao", tmp_path / "log", path=folder, options=options, progress=note)
     assert {unit for _, unit in steps} == {"rows"}
     tasks = len(steps)
-    again = prepare("taobao", tmp_path / "log", path=folder, options=options, progress=note)
+    again = prepare_log("taobao", tmp_path / "log", path=folder, options=options, progress=note)
     assert (first.content_hash, len(steps)) == (again.content_hash, tasks)
     with_user = PrepareOptions(min_item_count=1, user_field=True)
-    log = prepare("taobao", tmp_path / "log", path=folder, options=with_user, progress=note)
+    log = prepare_log("taobao", tmp_path / "log", path=folder, options=with_user, progress=note)
     assert len(log.features.fields) == 16
 
 
@@ -252,5 +252,5 @@ def test_a_killed_prepare_leaves_nothing_behind(folder: Path, tmp_path: Path, mo
 
     options = PrepareOptions(min_item_count=1)
     with pytest.raises(KeyboardInterrupt):
-        prepare("taobao", tmp_path / "log", path=folder, options=options, progress=interrupt)
+        prepare_log("taobao", tmp_path / "log", path=folder, options=options, progress=interrupt)
     assert {path.name for path in tmp_path.iterdir()} == {"files"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.data.fields.feature_map import FeatureMap, as_text
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
@@ -27,7 +27,7 @@ def learned(values: dict[str, Any], min_count: int = 1, **fields: Any) -> tuple[
 
 def test_values_are_numbered_by_frequency_after_the_unknown_one() -> None:
     features, frame = learned({"item": ["b", "c", "b", "a", "c", "b"], "day": ["m"] * 6}, day="categorical")
-    assert features.fields[0].vocabulary == ("b", "c", "a")
+    assert features.fields[0].values == ("b", "c", "a")
     assert features.first_ids == (0, 4)
     assert features.n_ids == 6
     ids, weights = features.encode(frame)
@@ -47,13 +47,13 @@ def test_what_was_never_seen_or_is_missing_is_out_of_vocabulary() -> None:
 def test_rare_values_are_out_of_vocabulary(values: list[str], min_count: int) -> None:
     features, frame = learned({"item": values}, min_count)
     kept = {value for value in values if values.count(value) >= min_count}
-    assert set(features.fields[0].vocabulary) == kept
+    assert set(features.fields[0].values) == kept
     assert [code > 0 for code in features.encode(frame)[0][:, 0]] == [value in kept for value in values]
 
 
 def test_several_values_share_one_weight_and_are_padded_with_none() -> None:
     features, frame = learned({"tags": ["x|y", "x", "y|z|x", None, "q|x"]}, tags={"kind": "multi", "max_values": 3})
-    x, y, z, q = (features.first_ids[1] + 1 + features.fields[1].vocabulary.index(tag) for tag in "xyzq")
+    x, y, z, q = (features.first_ids[1] + 1 + features.fields[1].values.index(tag) for tag in "xyzq")
     unknown = features.first_ids[1]
     ids, weights = features.encode(frame)
     assert weights is not None
@@ -88,7 +88,7 @@ def test_weights_of_a_multi_valued_field_sum_to_one(
     assert np.allclose(weights[:, 1:].sum(axis=1), 1, atol=1e-6)
     for row, values in enumerate(new):
         kept = values[: field.columns]
-        expected = [field.vocabulary.index(value) + 1 if value in field.vocabulary else 0 for value in kept] or [0]
+        expected = [field.values.index(value) + 1 if value in field.values else 0 for value in kept] or [0]
         present = weights[row, 1:] > 0
         assert (ids[row, 1:][present] - first).tolist() == expected
         assert (ids[row, 1:][~present] == first).all()
@@ -171,28 +171,40 @@ def test_a_feature_map_survives_json(rows: list[tuple[Any, ...]], min_count: int
     assert FeatureMap.from_json(json.loads(json.dumps(features.to_json()))) == features
 
 
-@pytest.mark.parametrize(
-    "values",
-    [[3, 7, 3], [3.0, 7.0, 3.0], ["3", "7", "3"], np.array([3, 7, 3], np.int8), np.array([3, 7, 3], np.float32)],
-)
-def test_a_value_is_the_same_in_every_type(values: Any) -> None:
-    features, _ = learned({"item": ["3", "7", "3", "x"]})
-    assert features.encode(pl.DataFrame({"item": values}))[0][:, 0].tolist() == [1, 2, 1]
-
-
-def test_a_whole_float_is_one_text_whatever_stands_beside_it() -> None:
-    assert as_text(pl.Series([3.0, None, math.nan, -0.0])).to_list() == ["3", None, None, "0"]
-    assert as_text(pl.Series([3.0, 2.5, None, math.nan])).to_list() == ["3", "2.5", None, None]
-    assert as_text(pl.Series([True, False, None])).to_list() == ["1", "0", None]
-
-
 @pytest.mark.parametrize("name", ["count", "value", "id", "len", "literal"])
 def test_a_field_may_have_any_name(name: str) -> None:
     categorical: dict[str, Any] = {name: "categorical"}
     features, frame = learned({name: ["p", "q", "p"]}, **categorical)
-    assert features.fields[1].vocabulary == ("p", "q")
+    assert features.fields[1].values == ("p", "q")
     assert (features.encode(frame)[0][:, 1] - features.first_ids[1]).tolist() == [1, 2, 1]
     multi: dict[str, Any] = {name: "multi"}
     several, frame = learned({name: [["p", "q"], ["p"], []]}, **multi)
-    assert several.fields[1].vocabulary == ("p", "q")
+    assert several.fields[1].values == ("p", "q")
     assert several.encode(frame)[0].shape == (3, 3)
+
+
+ITEMS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "é", "", None]), st.sampled_from([1, 2, 30, None]), st.integers(0, 3)),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(items=ITEMS, min_count=st.integers(1, 4), seed=st.integers(0, 99))
+def test_a_smaller_table_is_learned_and_encoded_like_the_rows_it_stands_for(
+    items: list[tuple[str | None, int | None, int]], min_count: int, seed: int
+) -> None:
+    names, prices, counts = zip(*items, strict=True)
+    kinds = {"item": pl.Int64, "name": pl.String, "price": pl.Int32}
+    table = pl.DataFrame({"item": range(len(items)), "name": names, "price": prices}, schema=kinds)
+    position = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(items)), counts))
+    rows = table[position].with_columns(place=pl.lit("here"))
+    schema = schema_of(**dict.fromkeys(("name", "place", "item", "price"), "categorical"))
+    expected = FeatureMap.learn(rows, schema, min_count)
+    for field in expected.fields:
+        if field.name != "place":
+            declared, column = schema.fields[field.name], table[field.name]
+            assert declared.learn(field.name, column, min_count=min_count, counts=np.array(counts)) == field
+    columns, ids = expected.encode_part(table)
+    assert np.array_equal(ids[position], expected.encode(rows)[0][:, columns])

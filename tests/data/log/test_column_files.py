@@ -7,7 +7,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resus.data.log.column_files import Column, ColumnReader, ColumnWriter, blocks_of, map_column
+from resus.arrays import Array
+from resus.data.log.column_files import ColumnReader, ColumnWriter, map_column, row_blocks
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -24,7 +25,7 @@ def test_pieces_are_one_column(tmp_path: Path, lengths: list[int], width: int | 
     with ColumnReader(path, np.int32) as reader:
         first = reader.take(take)
         assert np.array_equal(np.concatenate([first, *reader.blocks(take)]), column)
-    assert np.array_equal(np.concatenate([column[:0], *blocks_of(column, take)]), column)
+    assert np.array_equal(np.concatenate([column[:0], *row_blocks(column, take)]), column)
 
 
 def test_a_column_is_mapped_and_not_to_be_written(tmp_path: Path) -> None:
@@ -46,7 +47,7 @@ def test_a_column_is_mapped_and_not_to_be_written(tmp_path: Path) -> None:
         (np.array([{}], dtype=object), slice(None)),
     ],
 )
-def test_what_is_no_whole_column_is_refused(tmp_path: Path, array: Column, change: slice) -> None:
+def test_what_is_no_whole_column_is_refused(tmp_path: Path, array: Array, change: slice) -> None:
     path = tmp_path / "column.npy"
     np.save(path, array, allow_pickle=True)
     path.write_bytes(path.read_bytes()[change])

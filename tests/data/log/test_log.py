@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.data.build import BuildOptions, build_log
+from resus.data.build import build_log
 from resus.data.datasets.planted import PlantedWorld, planted_log
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import FEATURES, MANIFEST, USERS, InteractionLog
+from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError
 
-FEATURE_MAP = FeatureMap((EncodedField("item", "categorical", 1, vocabulary=("a",)),), item="item")
+FEATURE_MAP = FeatureMap((CategoricalField("item", ("a",)),), item="item")
 PARTS = ("ids", "weights", "labels", "offsets", "truth", "crowd")
 
 
@@ -163,7 +165,7 @@ def test_an_arrow_file_of_somebody_else_is_refused(log: InteractionLog, tmp_path
 @pytest.mark.parametrize(
     ("key", "value", "sentence"),
     [
-        ("format", 1, "is of another format than 2"),
+        ("format", 1, "does not have the format"),
         ("counts", {"rows": 3}, r"ids.npy has \d+ rows, not 3"),
         ("counts", {}, "is a damaged prepared log"),
         ("ordered", None, "is a damaged prepared log"),
@@ -182,7 +184,7 @@ def test_an_edited_manifest_is_refused(tmp_path: Path, key: str, value: object, 
 
 def test_a_manifest_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("[]")
-    with pytest.raises(ArtifactError, match="is of another format than 2"):
+    with pytest.raises(ArtifactError, match="does not have the format"):
         InteractionLog.open(tmp_path)
 
 

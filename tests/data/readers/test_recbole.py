@@ -4,7 +4,7 @@ import pytest
 
 from resus.data.doctor import diagnose
 from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare
+from resus.data.prepare import prepare_log
 from resus.errors import DataError
 
 INTER = """user_id:token\titem_id:token\trating:float\ttimestamp:float
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("named", ["shop", "shop/shop.inter"])
 def test_types_in_the_header_become_fields(folder: Path, tmp_path: Path, named: str) -> None:
     options = PrepareOptions(label_threshold=4)
-    log = prepare(str(tmp_path / named), tmp_path / "log", options=options)
+    log = prepare_log(str(tmp_path / named), tmp_path / "log", options=options)
     kinds = {field.name: field.kind for field in log.features.fields}
     assert kinds == {
         "item_id": "categorical",
@@ -40,7 +40,7 @@ def test_types_in_the_header_become_fields(folder: Path, tmp_path: Path, named: 
         "place_1": "numeric",
     }
     assert log.labels.tolist() == [0, 1, 0, 1]
-    words = {field.name: set(field.vocabulary) for field in log.features.fields}
+    words = {field.name: set(field.values) for field in log.features.fields}
     assert words["class"] == {'"war', "drama"}
     assert words["job"] == {"cook"}
     assert len(log.manifest["files"]) == 3
@@ -50,7 +50,7 @@ def test_a_label_column_keeps_the_rating_away_from_the_model(folder: Path, tmp_p
     lines = INTER.splitlines()
     labels = ["label:float", "1", "0", "0", "1"]
     (folder / "shop.inter").write_text("".join(f"{a}\t{b}\n" for a, b in zip(lines, labels, strict=True)))
-    log = prepare(str(folder), tmp_path / "log")
+    log = prepare_log(str(folder), tmp_path / "log")
     assert log.labels.tolist() == [0, 1, 0, 1]
     assert "rating" not in {field.name for field in log.features.fields}
 
@@ -74,4 +74,4 @@ def test_two_interaction_files_in_one_folder_are_ambiguous(folder: Path, tmp_pat
     (folder / "other.inter").write_text(INTER)
     assert "2 .inter files" in diagnose(folder)[0].what
     with pytest.raises(DataError, match="name the one to read"):
-        prepare(str(folder), tmp_path / "log")
+        prepare_log(str(folder), tmp_path / "log")

@@ -7,9 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
-from resus.data.fields.feature_map import EncodedField, FeatureMap
+from resus.data.fields.categorical import CategoricalField
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.multi import MultiField
+from resus.data.fields.numeric import NumericField
 from resus.episodes.tensors import Features, features_of
 from resus.model.build import build_network
 from resus.model.encoders.base import Encoder
@@ -23,10 +26,10 @@ every_architecture = pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "
 
 FIELDS = FeatureMap(
     (
-        EncodedField("item", "categorical", 1, vocabulary=tuple("abcde")),  # ids 0 to 5
-        EncodedField("price", "numeric", 1),  # ids 6 and 7
-        EncodedField("tags", "multi", 3, vocabulary=tuple("xyz")),  # ids 8 to 11
-        EncodedField("daypart", "categorical", 1, vocabulary=tuple("mn")),  # ids 12 to 14
+        CategoricalField("item", tuple("abcde")),  # ids 0 to 5
+        NumericField("price"),  # ids 6 and 7
+        MultiField("tags", tuple("xyz"), slots=3),  # ids 8 to 11
+        CategoricalField("daypart", tuple("mn")),  # ids 12 to 14
     ),
     item="item",
 )

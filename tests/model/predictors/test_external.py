@@ -6,11 +6,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from planted_models import KEEP, TINY
+from planted_models import KEEP, tiny
 
 import resus
 from resus import FieldSchema, Resus, TableSchema, build_log
-from resus.config.settings import resolve
+from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.episodes.tensors import features_of
 from resus.errors import ConfigError, DataError, ResusWarning
@@ -32,7 +32,7 @@ def table() -> pl.DataFrame:
 
 
 def model(predictor: str, **settings: str) -> Resus:
-    return Resus(predictor=predictor, settings=TINY | settings)
+    return tiny(predictor=predictor, settings=settings)
 
 
 @pytest.mark.parametrize("predictor", ["logits:score", "probabilities:chance"])
@@ -68,7 +68,9 @@ def with_cell(events: pl.DataFrame, row: int, column: str, value: float | None) 
     return events.with_columns(pl.when(pl.int_range(pl.len()) == row).then(value).otherwise(column).alias(column))
 
 
-@pytest.mark.parametrize(("value", "what"), [(None, "the value is missing"), (float("nan"), "nan is no finite number")])
+@pytest.mark.parametrize(
+    ("value", "what"), [(None, "the value is missing"), (float("nan"), "nan is not a finite number")]
+)
 def test_a_row_without_it_is_refused(value: float | None, what: str) -> None:
     events = table()
     fitted = model("logits:score").fit(build_log(events, SCHEMA, KEEP))
@@ -81,22 +83,24 @@ def test_a_row_without_it_is_refused(value: float | None, what: str) -> None:
 @pytest.mark.parametrize("value", [1.3, -0.2])
 def test_what_is_no_probability_is_refused_in_training_and_in_answering(value: float, tmp_path: Path) -> None:
     events = table()
-    fix = r"write numbers from 0 to 1, or train with logits:chance where the column holds logits$"
+    fix = r"write numbers from 0 to 1"
     fitted = model("probabilities:chance").fit(build_log(events, SCHEMA, KEEP))
     odd = with_cell(events, 5, "chance", value)
     for tables, where in (((odd, events), "support"), ((events, odd), "query")):
-        with pytest.raises(DataError, match=f"^the {where}, row 6, column 'chance': {value} is no probability; {fix}"):
+        with pytest.raises(
+            DataError, match=f"^the {where}, row 6, column 'chance': {value} is not a probability; {fix}"
+        ):
             fitted.predict(*tables)
     user, time = events["user"][5], events["time"][5]
     row = (events.filter(user=user)["time"] < time).sum() + 1
     log = build_log(odd, SCHEMA, KEEP, name="mine")
     with pytest.raises(
         DataError,
-        match=f"^the log 'mine', row {row} of user '{user}', column 'chance': {value} is no probability; {fix}",
+        match=f"^the log 'mine', row {row} of user '{user}', column 'chance': {value} is not a probability; {fix}",
     ):
         model("probabilities:chance").fit(log, folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(DataError, match=r"'score': .* is no probability"):
+    with pytest.raises(DataError, match=r"'score': .* is not a probability"):
         model("probabilities:score").fit(log)
 
 
@@ -109,7 +113,9 @@ def test_a_service_refuses_what_is_no_probability_through_the_predictor() -> Non
     assert log.features.fields[3].name == "chance"
     predictor.logits(asked)  # it reads no other column than its own
     asked.weights[2, 3] += 5
-    with pytest.raises(DataError, match=r"^row 3, column 'chance': \S+ is no probability; write numbers from 0 to 1"):
+    with pytest.raises(
+        DataError, match=r"^row 3, column 'chance': \S+ is not a probability; write numbers from 0 to 1"
+    ):
         predictor.logits(asked)
 
 
@@ -141,12 +147,12 @@ def test_a_model_that_knows_the_labels_is_warned_of() -> None:
         ("logits:item", r"and 'item' is categorical \(numeric are score, chance\): name a numeric one$"),
         ("logits:click", r"^the predictor 'logits:click' names the label, which Ψ must not see: name the column that "),
         ("probabilities:user", r"names the user's id, which Ψ must not see: name the column that holds what your"),
-        ("logits", "^the predictor 'logits' does not say which column holds what your model says: write logits:COLUMN"),
-        ("probabilities", "the predictor 'probabilities' does not say which column holds"),
-        ("external", "the predictor 'external' does not say .*: write logits:COLUMN or probabilities:COLUMN$"),
+        ("logits", "^the predictor 'logits' does not name the column .*: write logits:COLUMN"),
+        ("probabilities", "the predictor 'probabilities' does not name the column"),
+        ("external", "the predictor 'external' does not name .*: write logits:COLUMN or probabilities:COLUMN$"),
         ("logits:absent", r"write 'absent: numeric' under 'fields' of the schema and prepare again"),
-        ("logits:", "the predictor 'logits:' is none: write logits:COLUMN or probabilities:COLUMN"),
-        ("odds:score", "the predictor 'odds:score' is none: write logits:COLUMN or probabilities:COLUMN"),
+        ("logits:", "unknown predictor 'logits:'; use logits:COLUMN or probabilities:COLUMN"),
+        ("odds:score", "unknown predictor 'odds:score'; use logits:COLUMN or probabilities:COLUMN"),
     ],
 )
 def test_what_cannot_be_meant(predictor: str, sentence: str, tmp_path: Path) -> None:
@@ -170,8 +176,8 @@ def test_a_column_that_is_named_in_two_ways(key: str, value: str) -> None:
 
 
 def test_it_cannot_be_trained_jointly() -> None:
-    with pytest.raises(ConfigError, match="pretrain=false needs a neural predictor"):
-        Resus(predictor="logits:score", settings=TINY | {"predictor.pretrain": False})
+    with pytest.raises(ConfigError, match=r"predictor\.pretrain belongs to predictor\.kind=.*deepfm"):
+        tiny(predictor="logits:score", settings={"predictor.pretrain": False})
 
 
 def test_its_value_does_not_depend_on_the_batch() -> None:

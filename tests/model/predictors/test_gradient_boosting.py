@@ -7,9 +7,10 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from resus.data.build import BuildOptions, build_log
+from resus.data.build import build_log
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
+from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.model.predictors.gradient_boosting import GradientBoosting

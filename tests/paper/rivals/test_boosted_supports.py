@@ -4,9 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from planted_models import TINY, events, log_of
-from resus.config.resolve import resolve
 
 from resus.baselines.base import Task
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

@@ -9,12 +9,12 @@ import polars as pl
 import pytest
 import torch
 from planted_models import KEEP, SCHEMA, TINY, events, log_of
-from resus.config.resolve import resolve
 from torch import Tensor
 from torch.nn import functional
 
 from resus import FieldSchema, build_log
 from resus.baselines.base import Task
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch

@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pytest
 import torch
 from planted_models import TINY, events, log_of
-from resus.config.resolve import resolve
 
 from resus.arrays import Floats
 from resus.baselines.base import Method, Task
+from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pyarrow as pa
-from resus.config.resolve import resolve
-from resus.data.fields.categorical import CategoricalField
 
 from resus.baselines.base import Method, Task
+from resus.config.resolve import resolve
+from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers

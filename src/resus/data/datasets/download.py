@@ -1,16 +1,19 @@
-"""A publisher's file, fetched once: with progress, resumed where it stopped, and checked before it is used."""
+"""Fetch a publisher's archive, resume a broken download, check its checksum, and unpack it."""
 
 import contextlib
 import hashlib
 import http.client
 import os
+import shutil
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from resus.errors import DownloadError
-from resus.files import storage_errors
+from resus.errors import DataError, DownloadError
+from resus.files import atomic_folder, storage_errors
 from resus.progress import Progress, silent
 
 _BLOCK = 1 << 18
@@ -19,9 +22,9 @@ _RANGE_NOT_SATISFIABLE = 416
 
 
 def download(url: str, target: Path, *, checksum: str, progress: Progress | None = None) -> Path:
-    """Fetch `url` to `target`; `checksum` is 'md5:...' or 'sha256:...', `progress` is told what, bytes done and in all.
+    """Fetch `url` to `target`; `checksum` is 'md5:...' or 'sha256:...'.
 
-    What has arrived stays in `target.part` when the connection breaks, and the next call goes on from there.
+    If the connection breaks, the next call continues the file `target.part`.
     """
     if target.is_file() and _digest(target, checksum) == checksum:
         return target
@@ -35,7 +38,7 @@ def download(url: str, target: Path, *, checksum: str, progress: Progress | None
             part.unlink()
             raise DownloadError(
                 f"{url} arrived with the checksum {found}, not {checksum}, and was deleted: "
-                "try again, or fetch it by hand and give its place with --path"
+                "try again, or fetch it by hand and give its path with --path"
             )
         part.replace(target)
     return target
@@ -61,12 +64,12 @@ def _fetch(url: str, part: Path, progress: Progress) -> None:
         os.fsync(sink.fileno())
     if total is not None and have < total:
         raise DownloadError(
-            f"{url} broke off after {have:,} of {total:,} bytes: run the same again to go on from there"
+            f"{url} broke off after {have:,} of {total:,} bytes: run the same command again to continue"
         )
 
 
 def _open(url: str, have: int) -> http.client.HTTPResponse:
-    """Ask for what is missing; ask for everything where the part is not the beginning of what the server has."""
+    """Ask for the missing bytes, or for all bytes if the server cannot continue the file."""
     request = urllib.request.Request(url, headers={"User-Agent": "resus"})  # noqa: S310 - addresses are our own
     if have:
         request.add_header("Range", f"bytes={have}-")
@@ -104,7 +107,7 @@ def _network_errors(url: str) -> Iterator[None]:
 
 
 def _refusal(url: str, reason: str) -> DownloadError:
-    return DownloadError(f"{url} could not be fetched ({reason}): fetch it by hand and give its place with --path")
+    return DownloadError(f"{url} could not be fetched ({reason}): fetch it by hand and give its path with --path")
 
 
 def _digest(path: Path, checksum: str) -> str:
@@ -112,3 +115,20 @@ def _digest(path: Path, checksum: str) -> str:
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, lambda: hashlib.new(algorithm, usedforsecurity=False))
     return f"{algorithm}:{digest.hexdigest()}"
+
+
+def unpack(archive: Path, members: Sequence[str], folder: Path) -> Path:
+    """Write the members of a zip archive into one folder, all or none. Their paths in the archive do not count."""
+    try:
+        with zipfile.ZipFile(archive) as stored, atomic_folder(folder) as aside:
+            missing = set(members) - set(stored.namelist())
+            if missing:
+                raise DataError(f"{archive} has no member {min(missing)}: fetch the publisher's archive again")
+            for member in members:
+                with stored.open(member) as source, (aside / Path(member).name).open("wb") as sink:
+                    shutil.copyfileobj(source, sink)
+    except FileNotFoundError:
+        raise DataError(f"{archive} does not exist: check the path") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{archive} is not a whole zip archive ({error}): fetch it again") from None
+    return folder

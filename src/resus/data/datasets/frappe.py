@@ -1,14 +1,15 @@
-"""Frappe app usage: one tab-separated file of logs, each a positive, without times."""
+"""Frappe app usage: one tab-separated file of events without times, each of them a positive."""
 
 from pathlib import Path
 
 import polars as pl
 
+from resus.data.datasets.base import PUBLISHED_DEFAULTS, DataSet
 from resus.data.datasets.negatives import sample_negatives
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers.delimited import read_columns
-from resus.data.readers.tables import PUBLISHED_DEFAULTS, Table
+from resus.data.readers.tables import RawTable
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
@@ -19,29 +20,40 @@ SCHEMA = TableSchema.model_validate(
 )
 
 
-def read(folder: Path, options: PrepareOptions) -> Table:
-    """The logs (label 1), then the negatives sampled for them (label 0) from the apps that survive the item filter.
+def read(folder: Path, options: PrepareOptions) -> RawTable:
+    """The events (label 1), then sampled negatives (label 0).
 
-    An app is filtered by its logs alone, before negatives are drawn. `cnt` is left out.
+    Rare apps are dropped before negatives are drawn from the others. The column `cnt` is not read.
     """
     columns = ["user", "item", *CONTEXT]
     read = read_columns(folder / FILE, columns, separator="\t", quoted=False)
     problems = list(read.problems)
     if read.frame is None or read.lines is None:
-        return Table("frappe", read.where, SCHEMA, None, read.problems, defaults=PUBLISHED_DEFAULTS)
+        return RawTable("frappe", read.where, SCHEMA, None, read.problems, defaults=PUBLISHED_DEFAULTS)
     logs = read.frame.with_columns(read.lines.alias("line"), used=pl.lit(1, pl.Int8))
     floor = options.build_options(PUBLISHED_DEFAULTS).min_item_count
     logs = logs.filter(pl.col("item").is_null() | (pl.len().over("item") >= floor))
     named = logs.drop_nulls(["user", "item"])
     if named.is_empty():
         problems.append(Problem(read.where, None, "item", f"no app has {floor} logs", "lower min_item_count"))
-        return Table("frappe", read.where, SCHEMA, None, tuple(problems), defaults=PUBLISHED_DEFAULTS)
+        return RawTable("frappe", read.where, SCHEMA, None, tuple(problems), defaults=PUBLISHED_DEFAULTS)
     try:
         negatives = sample_negatives(
             named, user="user", item="item", context=CONTEXT, per_log=options.negatives, seed=options.seed
         )
     except DataError as error:
         problems.append(Problem(read.where, None, "item", str(error), "lower min_item_count"))
-        return Table("frappe", read.where, SCHEMA, None, tuple(problems), defaults=PUBLISHED_DEFAULTS)
+        return RawTable("frappe", read.where, SCHEMA, None, tuple(problems), defaults=PUBLISHED_DEFAULTS)
     frame = pl.concat([logs, negatives.with_columns(used=pl.lit(0, pl.Int8))])
-    return Table("frappe", read.where, SCHEMA, frame, tuple(problems), frame["line"], PUBLISHED_DEFAULTS)
+    return RawTable("frappe", read.where, SCHEMA, frame, tuple(problems), frame["line"], PUBLISHED_DEFAULTS)
+
+
+DATA_SET = DataSet(
+    name="frappe",
+    aliases=("mobile-frappe",),
+    members=("Mobile_Frappe/frappe/frappe.csv",),
+    read=read,
+    options=frozenset({"negatives"}),
+    url="https://www.baltrunas.info/_files/archives/be17b7_474755a5e9684a749a012516d04fb456.zip?dn=Mobile_Frappe.zip",
+    checksum="sha256:4adc616de57170f282397f6e6e30215f97fa7ad1b7f40bd12ef5dceaaf3e9b4e",
+)

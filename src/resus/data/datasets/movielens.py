@@ -4,9 +4,10 @@ from pathlib import Path
 
 import polars as pl
 
+from resus.data.datasets.base import PUBLISHED_DEFAULTS, DataSet
 from resus.data.options import PrepareOptions
 from resus.data.readers.delimited import read_delimited
-from resus.data.readers.tables import PUBLISHED_DEFAULTS, Table, attach
+from resus.data.readers.tables import RawTable, attach
 from resus.data.schema import FieldSchema, TableSchema
 
 RATINGS = ("user", "movie", "rating", "time")
@@ -45,11 +46,11 @@ AUTHORS_RELEASE = TableSchema(
 )
 
 
-def read(folder: Path, options: PrepareOptions) -> Table:
-    """Ratings with their user's and movie's columns, under the paper's protocol or that of the authors' release.
+def read(folder: Path, options: PrepareOptions) -> RawTable:
+    """Ratings with the columns of their user and movie, as in the paper or as in the authors' release.
 
-    The release keeps the first listed genre and all movies, and orders a user's rows by the place where a movie first
-    appears in `ratings.dat`, not by time.
+    The release keeps all movies and only the first genre. It orders a user's rows by where a movie first appears in
+    `ratings.dat`, not by time.
     """
     released = options.protocol == "authors-release"
     schema = AUTHORS_RELEASE if released else PAPER
@@ -68,7 +69,7 @@ def read(folder: Path, options: PrepareOptions) -> Table:
         frame = _as_released(frame) if released else frame
         frame = frame.select("user", "movie", "gender", "age", "occupation", "year", "genres", "rating", "time")
     defaults = PUBLISHED_DEFAULTS.model_copy(update={"min_item_count": 1}) if released else PUBLISHED_DEFAULTS
-    return Table("ml-1m", ratings.where, schema, frame, tuple(problems), ratings.lines, defaults)
+    return RawTable("ml-1m", ratings.where, schema, frame, tuple(problems), ratings.lines, defaults)
 
 
 def _as_released(frame: pl.DataFrame) -> pl.DataFrame:
@@ -76,3 +77,14 @@ def _as_released(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.join(rank, on="movie", how="left", maintain_order="left").with_columns(
         pl.col("rank").alias("time"), pl.col("genres").str.split("|").list.first()
     )
+
+
+DATA_SET = DataSet(
+    name="ml-1m",
+    aliases=("movielens-1m", "movielens", "ml1m"),
+    members=("ml-1m/ratings.dat", "ml-1m/users.dat", "ml-1m/movies.dat"),
+    read=read,
+    options=frozenset({"protocol", "label_threshold"}),
+    url="https://files.grouplens.org/datasets/movielens/ml-1m.zip",
+    checksum="md5:c4d9eecfca2ab87c1945afe126590906",
+)

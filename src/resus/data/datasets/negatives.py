@@ -1,22 +1,20 @@
 """Sampled negatives for logs that hold positives only."""
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from resus.arrays import Booleans, Integers
 from resus.errors import DataError
 from resus.randomness import Purpose, generator
-
-Integers = npt.NDArray[np.int64]
 
 
 def sample_negatives(
     logs: pl.DataFrame, *, user: str, item: str, context: list[str], per_log: int, seed: int
 ) -> pl.DataFrame:
-    """`per_log` rows for each log: its user and context with an item which that user never had in that context.
+    """`per_log` rows for each event: its user and context, with an item that the user never had in that context.
 
-    Each is drawn on its own, uniformly from all distinct items of `logs` that qualify, so a popular item is no likelier
-    than a rare one and an item may be drawn twice for the same user and context. The rows come log by log.
+    Each item is drawn uniformly and independently from the distinct items of `logs`, so popular items are no likelier
+    than rare ones, and an item may be drawn twice. The rows come event by event.
     """
     items = logs[item].unique().sort()
     codes = logs[item].replace_strict(items, np.arange(len(items)), return_dtype=pl.Int64).to_numpy()
@@ -34,13 +32,13 @@ def sample_negatives(
     return logs[rows].with_columns(items.gather(drawn).alias(item))
 
 
-def _is_in(ordered: Integers, values: Integers) -> npt.NDArray[np.bool_]:
+def _is_in(ordered: Integers, values: Integers) -> Booleans:
     found = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
     return np.equal(ordered[found], values)
 
 
 def _refuse_exhausted(logs: pl.DataFrame, places: Integers, used: Integers, n_items: int, user: str) -> None:
-    """Nothing can be drawn where a user had every item in one context."""
+    """Refuse a user who had every item in one context."""
     full = np.flatnonzero(np.bincount(used // n_items) == n_items)
     if len(full):
         culprit = logs[user][int(np.argmax(places == full[0]))]

@@ -2,20 +2,20 @@
 
     logit P(click) = base + appeal(item) + context + bias(user) + taste(user) · traits(item)
 
-A user's bias and taste are Gaussian around the mean of the user's visible group (age, gender). So two truths are known
-exactly for every event: the click probability knowing the user, and the best one that knows only the features.
+A user's bias and taste are Gaussian around the mean of the user's visible group (age, gender). So two probabilities are
+known exactly for every event: that of a click if one knows the user, and the best guess from the features alone.
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.data.build import BuildOptions, build_log
+from resus.arrays import Doubles
+from resus.data.build import build_log
 from resus.data.log.log import InteractionLog
-from resus.data.logistic import mean_sigmoid, sigmoid
+from resus.data.options import BuildOptions
 from resus.data.schema import FieldSchema, TableSchema
 from resus.randomness import Purpose, generator
 
@@ -23,11 +23,12 @@ AGES = ("18-24", "25-34", "35-44", "45-54", "55+")
 GENDERS = ("f", "m")
 DAYPARTS = ("morning", "noon", "evening", "night")
 DEVICES = ("desktop", "phone", "tablet")
+TRUTHS = ("truth", "crowd")
 FIELDS = ("item", "category", "brand", "age", "gender", "daypart", "device")
 
 
 class PlantedWorld(BaseModel):
-    """The size of the world and how much of it is personal."""
+    """The size of the world, and how personal it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,16 +45,13 @@ class PlantedWorld(BaseModel):
 
 
 def planted_log(world: PlantedWorld | None = None) -> InteractionLog:
-    """Draw the world's events; the log carries both truths."""
+    """Draw the events of a world, with both true probabilities."""
     world = world or PlantedWorld()
     fields = {name: FieldSchema() for name in FIELDS}
     schema = TableSchema(user="user", item="item", time="time", label="click", fields=fields)
     options = BuildOptions(duplicates="keep", single_events="keep")
     log = build_log(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
     return replace(log, manifest=log.manifest | {"data_set": "planted"})
-
-
-TRUTHS = ("truth", "crowd")
 
 
 def draw_events(world: PlantedWorld) -> pl.DataFrame:
@@ -63,15 +61,15 @@ def draw_events(world: PlantedWorld) -> pl.DataFrame:
 
 @dataclass(frozen=True, eq=False)
 class DrawnWorld:
-    """The events, and what nobody in the world can see."""
+    """The events, and what no model can see."""
 
     events: pl.DataFrame
-    known: npt.NDArray[np.float64]  # [events], the logit without what is the user's own
-    traits: npt.NDArray[np.float64]  # [items, traits]
+    known: Doubles  # [events], the logit without the user's own part
+    traits: Doubles  # [items, traits]
 
 
 def draw_world(world: PlantedWorld) -> DrawnWorld:
-    """The events with what they were drawn from."""
+    """Draw the events, and return what they were drawn from."""
     random = generator(Purpose.PLANTED_WORLD, world.seed)
     category = random.integers(world.categories, size=world.items)
     brand = random.integers(world.brands, size=world.items)
@@ -115,3 +113,16 @@ def draw_world(world: PlantedWorld) -> DrawnWorld:
         }
     )
     return DrawnWorld(events, known, traits)
+
+
+def sigmoid(logits: Doubles) -> Doubles:
+    return 1.0 / (1.0 + np.exp(-logits))
+
+
+def mean_sigmoid(mean: Doubles, variance: Doubles) -> Doubles:
+    """E[σ(z)] for z ~ N(mean, variance), by Gauss-Hermite quadrature."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(21)
+    total = np.zeros_like(mean)
+    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
+        total += weight * sigmoid(mean + node * np.sqrt(variance))
+    return total

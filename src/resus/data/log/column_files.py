@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-Column = npt.NDArray[Any]
+from resus.arrays import Array
 
 BLOCK_ROWS = 1 << 18
 
@@ -29,14 +29,14 @@ class ColumnWriter:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def add(self, block: Column) -> None:
+    def add(self, block: Array) -> None:
         assert block.shape[1:] == self._row_shape
         assert block.dtype == self._dtype
         self._stream.write(np.ascontiguousarray(block).data)
         self.rows += len(block)
 
     def close(self) -> None:
-        """Say in the header how many rows there are; numpy leaves room for the number."""
+        """Write the number of rows into the header; numpy leaves room for it."""
         if self._stream.closed:
             return
         with self._stream:
@@ -53,30 +53,30 @@ class ColumnWriter:
         np.lib.format.write_array_header_1_0(self._stream, description)
 
 
-def map_column(path: Path, dtype: npt.DTypeLike) -> Column:
-    """The whole column as a read-only memory map; ValueError where the file is not such a column, or not whole."""
+def map_column(path: Path, dtype: npt.DTypeLike) -> Array:
+    """The whole column as a read-only memory map; ValueError if the file is cut short or has another type."""
     try:
         mapped = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path.name} is not a whole column: {error}") from None
     if mapped.dtype != np.dtype(dtype) or not mapped.flags.c_contiguous:
-        raise ValueError(f"{path.name} is of another kind than {np.dtype(dtype)}")
+        raise ValueError(f"{path.name} does not hold {np.dtype(dtype)}")
     if path.stat().st_size != mapped.offset + mapped.nbytes:
         raise ValueError(f"{path.name} is longer than it says")
     return np.asarray(mapped)
 
 
-def blocks_of(column: Column, rows: int = BLOCK_ROWS) -> Iterator[Column]:
+def row_blocks(column: Array, rows: int = BLOCK_ROWS) -> Iterator[Array]:
     """A column in consecutive blocks of rows."""
     for start in range(0, len(column), rows):
         yield column[start : start + rows]
 
 
 class ColumnReader:
-    """A column that is read from its beginning, some rows at a time, without mapping it."""
+    """A column that is read from its beginning, some rows at a time, without a memory map."""
 
     def __init__(self, path: Path, dtype: npt.DTypeLike) -> None:
-        self._column = map_column(path, dtype)  # checks the file; no row is touched
+        self._column = map_column(path, dtype)  # checks the file and touches no row
         self._stream = path.open("rb")
         self._stream.seek(path.stat().st_size - self._column.nbytes)
 
@@ -90,12 +90,12 @@ class ColumnReader:
     def shape(self) -> tuple[int, ...]:
         return self._column.shape
 
-    def take(self, rows: int) -> Column:
-        """The next rows; fewer where the column ends."""
+    def take(self, rows: int) -> Array:
+        """The next rows; fewer at the end of the column."""
         values = int(rows * np.prod(self.shape[1:], dtype=np.int64))
         return np.fromfile(self._stream, dtype=self._column.dtype, count=values).reshape(-1, *self.shape[1:])
 
-    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Column]:
+    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Array]:
         """The rest of the column."""
         while len(block := self.take(rows)):
             yield block

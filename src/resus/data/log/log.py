@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from resus.data.fields.feature_map import FeatureMap, Ids, Weights
-from resus.data.log.column_files import Column, blocks_of, map_column
+from resus.arrays import Array, Floats, Ids, Integers
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.column_files import map_column, row_blocks
 from resus.data.log.writer import (
     COLUMNS,
     FEATURES,
@@ -26,25 +26,21 @@ from resus.data.log.writer import (
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json
 
-__all__ = ["FEATURES", "MANIFEST", "USERS", "InteractionLog", "refuse_foreign"]
+__all__ = ["FEATURES", "MANIFEST", "USERS", "InteractionLog", "check_log_folder"]
 
 PARTS = {MANIFEST, USERS, FEATURES, *map(column_file, COLUMNS)}
-FORMER_PARTS = {"events.arrow"}  # of format 1, which may be replaced
-
-Floats = npt.NDArray[np.float32]
-Integers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class InteractionLog:
     """Rows `offsets[u]:offsets[u + 1]` are user `u`'s events, oldest first where `ordered`.
 
-    `truth` and `crowd` are the click probabilities of a planted world, given and not given who the user is.
+    In a planted world, `truth` is the click probability if one knows the user, and `crowd` if one does not.
     """
 
     features: FeatureMap
     ids: Ids  # [N, C]
-    weights: Weights | None  # [N, C], or None where all are 1
+    weights: Floats | None  # [N, C], or None where all are 1
     labels: Floats  # [N] in {0, 1}
     offsets: Integers  # [U + 1]
     user_ids: pa.Array  # [U] text
@@ -83,7 +79,7 @@ class InteractionLog:
 
     @property
     def data_set(self) -> str:
-        """The published data set or `planted` that this is a log of; empty for a table of one's own."""
+        """The name of the data set in the registry, or `planted`; empty for a table of the user's own."""
         return str(self.manifest.get("data_set", ""))
 
     @cached_property
@@ -91,7 +87,7 @@ class InteractionLog:
         """One hash of everything a model could see, to tell two logs apart."""
         return str(self.manifest.get("hash") or self._hash())
 
-    def rows_of(self, users: npt.NDArray[np.int64]) -> Integers:
+    def rows_of(self, users: Integers) -> Integers:
         """Row numbers of the given users, user by user."""
         lengths = self.lengths[users]
         starts = np.repeat(self.offsets[users] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
@@ -103,7 +99,7 @@ class InteractionLog:
 
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped."""
-        refuse_foreign(folder, self.name)
+        check_log_folder(folder, self.name)
         with atomic_folder(folder) as aside, LogWriter(aside, self.features, ordered=self.ordered) as writer:
             for columns in self._blocks():
                 writer.add(columns)
@@ -119,7 +115,7 @@ class InteractionLog:
         manifest = read_json(folder / MANIFEST)
         if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "counts" not in manifest:
             raise ArtifactError(
-                f"{folder / MANIFEST} is of another format than {FORMAT}: prepare the data again with this version"
+                f"{folder / MANIFEST} does not have the format {FORMAT}: prepare the data again with this version"
             )
         try:
             return cls._of_parts(folder, manifest)
@@ -150,22 +146,22 @@ class InteractionLog:
             manifest=manifest,
         )
 
-    def _blocks(self) -> Iterator[dict[str, Column]]:
-        """The columns that there are, some rows of all at a time."""
+    def _blocks(self) -> Iterator[dict[str, Array]]:
+        """Some rows of all columns at a time."""
         columns = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
-        for parts in zip(*map(blocks_of, columns.values()), strict=True):
+        for parts in zip(*map(row_blocks, columns.values()), strict=True):
             yield dict(zip(columns, parts, strict=True))
 
     def _hash(self) -> str:
         content = ContentHash(self.features.to_json())
         for column in (self.ids, self.weights, self.labels, self.offsets):
             if column is not None:
-                content.add(blocks_of(column))
+                content.add(row_blocks(column))
         return content.finish(self.ordered)
 
 
 def fact_of_log(folder: Path, key: str) -> Any:
-    """What the manifest in a folder says under a key; None where there is no log, or its manifest is damaged."""
+    """One entry of the manifest in a folder; None if there is no log, or its manifest is damaged."""
     if not (folder / MANIFEST).is_file():
         return None
     try:
@@ -175,14 +171,14 @@ def fact_of_log(folder: Path, key: str) -> Any:
     return manifest.get(key) if isinstance(manifest, dict) else None
 
 
-def refuse_foreign(folder: Path, name: str | None = None) -> None:
-    """A prepared log, of this `name` where it is given, may be replaced; anything else there is somebody's work."""
+def check_log_folder(folder: Path, name: str | None = None) -> None:
+    """A log may be replaced by a log of the same name. Refuse to replace anything else."""
     if folder.is_file():
         raise ConfigError(f"{folder} is a file: choose a folder for the result")
-    foreign = {path.name for path in folder.iterdir()} - PARTS - FORMER_PARTS if folder.is_dir() else set()
+    foreign = {path.name for path in folder.iterdir()} - PARTS if folder.is_dir() else set()
     if foreign:
         raise ConfigError(
-            f"{folder} holds {min(foreign)}, which is no part of a log: choose another place for the result"
+            f"{folder} holds {min(foreign)}, which is not part of a log: choose another place for the result"
         )
     held = fact_of_log(folder, "name")
     if name is not None and held not in (None, name):

@@ -1,9 +1,10 @@
-"""Writes an InteractionLog's folder block by block, so that a log may be larger than memory."""
+"""Writes the folder of an InteractionLog block by block, so that a log may be larger than memory."""
 
 import contextlib
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,11 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from resus.arrays import Array, Integers
 from resus.data.fields.feature_map import FeatureMap
-from resus.data.log.column_files import Column, ColumnReader, ColumnWriter, blocks_of
+from resus.data.log.column_files import ColumnReader, ColumnWriter, row_blocks
+from resus.data.options import BuildOptions
+from resus.data.schema import TableSchema
 from resus.errors import DataError
 
-FORMAT = 2
+FORMAT = 3
 MANIFEST = "manifest.json"
 USERS = "users.arrow"
 FEATURES = "features.json"
@@ -39,7 +43,7 @@ class ContentHash:
     def __init__(self, features: dict[str, Any]) -> None:
         self._digest = hashlib.sha256(json.dumps(features, sort_keys=True).encode())
 
-    def add(self, blocks: Iterable[Column]) -> None:
+    def add(self, blocks: Iterable[Array]) -> None:
         for block in blocks:
             self._digest.update(np.ascontiguousarray(block).data)
 
@@ -49,7 +53,7 @@ class ContentHash:
 
 
 class LogWriter:
-    """Takes the rows in the log's order, then who they belong to; `folder` is a log only when `finish` has ended."""
+    """Takes the rows in the order of the log, then their users. `folder` is a log as soon as `finish` returns."""
 
     def __init__(self, folder: Path, features: FeatureMap, *, ordered: bool) -> None:
         self._folder = folder
@@ -67,7 +71,7 @@ class LogWriter:
     def __exit__(self, *reason: object) -> None:
         self._open.close()
 
-    def add(self, columns: dict[str, Column]) -> None:
+    def add(self, columns: dict[str, Array]) -> None:
         """The next rows: `ids` and `labels`, and the same other columns every time."""
         if not self._columns:
             self._columns = {name: self._new_column(name, block) for name, block in columns.items()}
@@ -77,8 +81,8 @@ class LogWriter:
         self._hash.add([columns["ids"]])
         self._positives += int(np.count_nonzero(columns["labels"]))
 
-    def finish(self, user_ids: pa.Array, offsets: npt.NDArray[np.int64], manifest: dict[str, Any]) -> None:
-        """Write whose rows they are, the features and the manifest."""
+    def finish(self, user_ids: pa.Array, offsets: Integers, manifest: dict[str, Any]) -> None:
+        """Write the users, the features and the manifest."""
         self._open.close()
         if not self._columns:
             raise DataError(NO_EVENT)
@@ -99,16 +103,16 @@ class LogWriter:
         for name, text in texts.items():
             (self._folder / name).write_text(text, encoding="utf-8")
 
-    def _new_column(self, name: str, block: Column) -> ColumnWriter:
+    def _new_column(self, name: str, block: Array) -> ColumnWriter:
         width = block.shape[1] if block.ndim == 2 else None
         return self._open.enter_context(ColumnWriter(self._folder / column_file(name), COLUMNS[name], width))
 
-    def _content_hash(self, offsets: npt.NDArray[np.int64]) -> str:
-        for name in ("weights", "labels"):  # hashed after all ids, so they are read again
+    def _content_hash(self, offsets: Integers) -> str:
+        for name in ("weights", "labels"):  # hashed after all ids, so read again
             if name in self._columns:
                 with ColumnReader(self._folder / column_file(name), COLUMNS[name]) as reader:
                     self._hash.add(reader.blocks())
-        self._hash.add(blocks_of(offsets))
+        self._hash.add(row_blocks(offsets))
         return self._hash.finish(self._ordered)
 
     def _counts(self, users: int) -> dict[str, Any]:
@@ -117,8 +121,29 @@ class LogWriter:
         return {
             "rows": self._columns["ids"].rows,
             "users": users,
-            "items": len(item.vocabulary) if item else None,
+            "items": len(item.values) if item else None,
             "positives": self._positives,
             "ids": self._features.n_ids,
-            "fields": {f.name: f.ids - 1 if f.kind != "numeric" else "numeric" for f in fields},
+            "fields": {f.name: len(f.values) or f.kind for f in fields},
         }
+
+
+@dataclass(frozen=True)
+class LogRows:
+    """A log whose rows are not in memory: they come in blocks, in the order of the log."""
+
+    name: str
+    schema: TableSchema
+    options: BuildOptions
+    features: FeatureMap
+    user_ids: pa.Array
+    offsets: Integers
+    blocks: Iterable[dict[str, Array]]
+
+    def write(self, folder: Path, facts: dict[str, Any]) -> None:
+        """Write the folder of the log; `facts` go to its manifest."""
+        own = {"name": self.name, "options": self.options.model_dump(), "schema": self.schema.model_dump()}
+        with LogWriter(folder, self.features, ordered=self.schema.time is not None) as writer:
+            for columns in self.blocks:
+                writer.add(columns)
+            writer.finish(self.user_ids, self.offsets, own | facts)

@@ -1,7 +1,7 @@
-"""Delimited text, read strictly: every row has all fields, every quote closes, every byte decodes, or it is named.
+"""A strict reader of delimited text: it names every row with a missing field, an open quote or a wrong byte.
 
-The shape of the file is found by array operations on its bytes, so a row keeps its line number in the file even
-where quoted cells span lines, and what is wrong is known before a parser is asked.
+It finds the rows by array operations on the bytes of the file. So a row keeps its line number in the file even where
+quoted cells span lines, and all problems are known before the parser runs.
 """
 
 import codecs
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from resus.arrays import Booleans, Integers
 from resus.data.problems import Problem
 
 SEPARATORS = (",", "\t", ";", "|", "::")
@@ -25,8 +25,8 @@ _BLOCK = 1 << 25
 
 
 @dataclass(frozen=True)
-class Delimited:
-    """The whole rows of a file as text, the line each starts on, and what is wrong with the rest."""
+class FileRows:
+    """The usable rows of a file, the line on which each begins, and the problems of the file."""
 
     where: str
     frame: pl.DataFrame | None
@@ -36,10 +36,10 @@ class Delimited:
 
 @dataclass(frozen=True)
 class _Records:
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
-    fields: npt.NDArray[np.int64]
-    lines: npt.NDArray[np.int64]
+    starts: Integers
+    ends: Integers
+    fields: Integers
+    lines: Integers
 
 
 def read_delimited(
@@ -50,27 +50,27 @@ def read_delimited(
     names: Sequence[str] | None = None,
     quoted: bool = True,
     wanted: Collection[str] = (),
-) -> Delimited:
+) -> FileRows:
     """Read a file whose first line names its columns, or whose columns are `names`.
 
-    A separator that gives none of the `wanted` columns is wrong if another one gives them.
+    The separator is wrong if it gives none of the `wanted` columns and another separator does.
     """
     where = str(path)
     stored = _bytes_of(path)
     if isinstance(stored, Problem):
-        return Delimited(where, None, None, (stored,))
+        return FileRows(where, None, None, (stored,))
     raw, problems = _as_utf8(stored, encoding, where)
     if raw is None:
-        return Delimited(where, None, None, tuple(problems))
+        return FileRows(where, None, None, tuple(problems))
     wrong = _wrong_separator(raw, separator, names, wanted, where)
     if wrong is not None:
-        return Delimited(where, None, None, (*problems, wrong))
+        return FileRows(where, None, None, (*problems, wrong))
     if len(separator) > 1:
         raw, separator = raw.replace(separator.encode(), _UNIT_SEPARATOR.encode()), _UNIT_SEPARATOR
     quotes = _positions(raw, _QUOTE) if quoted else np.empty(0, np.int64)
     stray = _stray_quote(raw, quotes, separator, where)
     if stray is not None:
-        return Delimited(where, None, None, (*problems, stray))
+        return FileRows(where, None, None, (*problems, stray))
     records = _without_blank(_scan(raw, separator, quotes), raw)
     if names is None:
         header = raw[records.starts[0] : records.ends[0]].decode().rstrip("\r\n")
@@ -78,11 +78,11 @@ def read_delimited(
             names = _split(header, separator, quoted)
         except csv.Error:
             broken = Problem(where, 1, None, "a line break stands inside a name", "write each name without one")
-            return Delimited(where, None, None, (*problems, broken))
+            return FileRows(where, None, None, (*problems, broken))
         records = _only(records, np.arange(len(records.starts)) > 0)
         ambiguous = _ambiguous_header(names, where)
         if ambiguous is not None:
-            return Delimited(where, None, None, (*problems, ambiguous))
+            return FileRows(where, None, None, (*problems, ambiguous))
     whole = records.fields == len(names)
     problems += _ragged(records, len(names), raw, where)
     kept = _only(records, whole)
@@ -90,12 +90,12 @@ def read_delimited(
     if frame.height != len(kept.starts):
         what = f"it reads as {frame.height:,} rows but has {len(kept.starts):,}"
         problems.append(Problem(where, None, None, what, "write it again with a CSV writer"))
-        return Delimited(where, None, None, tuple(problems))
-    return Delimited(where, frame, pl.Series("line", kept.lines), tuple(problems))
+        return FileRows(where, None, None, tuple(problems))
+    return FileRows(where, frame, pl.Series("line", kept.lines), tuple(problems))
 
 
-def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: bool = True) -> Delimited:
-    """Just these columns of a file in a published layout, all of which it must have; headers lose outer spaces."""
+def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: bool = True) -> FileRows:
+    """These columns of a published file, which must have all of them. Spaces around their names are dropped."""
     read = read_delimited(path, separator=separator, quoted=quoted, wanted=columns)
     if read.frame is None:
         return read
@@ -103,7 +103,7 @@ def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: 
     missing = [name for name in columns if name not in frame.columns]
     what = f"there is no such column among {', '.join(frame.columns)}"
     absent = [Problem(read.where, 1, name, what, "use the file as it is published") for name in missing]
-    return Delimited(read.where, None if missing else frame.select(columns), read.lines, (*read.problems, *absent))
+    return FileRows(read.where, None if missing else frame.select(columns), read.lines, (*read.problems, *absent))
 
 
 def _bytes_of(path: Path) -> bytes | Problem:
@@ -121,7 +121,7 @@ def _bytes_of(path: Path) -> bytes | Problem:
 
 
 def _as_utf8(raw: bytes, encoding: str, where: str) -> tuple[bytes | None, list[Problem]]:
-    """The bytes in UTF-8 without a mark; undecodable ones are replaced so that the rest can be checked too."""
+    """The bytes in UTF-8 without a byte order mark. Wrong bytes are replaced, so that the rest can be checked, too."""
     try:
         codec = codecs.lookup(encoding).name
     except LookupError:
@@ -154,7 +154,7 @@ def _split(record: str, separator: str, quoted: bool) -> list[str]:
 def _wrong_separator(
     raw: bytes, separator: str, names: Sequence[str] | None, wanted: Collection[str], where: str
 ) -> Problem | None:
-    """Another separator that would give the columns which this one does not."""
+    """The problem that another separator gives the columns and this one does not."""
     first = raw.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace").rstrip("\r")
 
     def fits(candidate: str) -> bool:
@@ -177,11 +177,11 @@ def _yaml(separator: str) -> str:
     return separator.replace("\t", "\\t")
 
 
-def _positions(raw: bytes, byte: int) -> npt.NDArray[np.int64]:
+def _positions(raw: bytes, byte: int) -> Integers:
     return np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == byte)
 
 
-def _stray_quote(raw: bytes, quotes: npt.NDArray[np.int64], separator: str, where: str) -> Problem | None:
+def _stray_quote(raw: bytes, quotes: Integers, separator: str, where: str) -> Problem | None:
     """The first quote that does not open at the start of a cell or does not close at its end."""
     if len(quotes) == 0:
         return None
@@ -204,8 +204,8 @@ def _stray_quote(raw: bytes, quotes: npt.NDArray[np.int64], separator: str, wher
     return Problem(where, 1 + raw.count(b"\n", 0, position), None, what, fix)
 
 
-def _scan(raw: bytes, separator: str, quotes: npt.NDArray[np.int64]) -> _Records:
-    """Where each record starts and ends, its number of fields and its line; block by block, to bound the memory."""
+def _scan(raw: bytes, separator: str, quotes: Integers) -> _Records:
+    """Where each record starts and ends, its number of fields and its line; block by block, to save memory."""
     data = np.frombuffer(raw, dtype=np.uint8)
     ends, fields, lines = [], [], []
     separators_before = lines_before = 0
@@ -235,12 +235,12 @@ def _scan(raw: bytes, separator: str, quotes: npt.NDArray[np.int64]) -> _Records
     )
 
 
-def _only(records: _Records, keep: npt.NDArray[np.bool_]) -> _Records:
+def _only(records: _Records, keep: Booleans) -> _Records:
     return _Records(records.starts[keep], records.ends[keep], records.fields[keep], records.lines[keep])
 
 
 def _without_blank(records: _Records, raw: bytes) -> _Records:
-    """Blank lines mean nothing and are skipped."""
+    """Skip blank lines."""
     data = np.frombuffer(raw, dtype=np.uint8)
     first, last = data[records.starts], data[records.ends - 1]
     length = records.ends - records.starts

@@ -1,4 +1,4 @@
-"""One kind of table inside: pandas, Arrow, polars, or a mapping of arrays become a polars frame."""
+"""Tables in memory: pandas, Arrow, polars and mappings of arrays become a polars frame, and back."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from resus.errors import DataError
 
 
 def as_frame(table: Any, where: str = "the table") -> pl.DataFrame:
-    """A polars frame of any table that users have at hand."""
+    """Any kind of table as a polars frame."""
     if isinstance(table, pl.LazyFrame):
         return table.collect()
     if isinstance(table, pl.DataFrame):
@@ -42,7 +42,7 @@ def _converted(table: Any, where: str) -> pl.DataFrame:
 
 
 def like(table: Any, result: pl.DataFrame) -> Any:
-    """`result` in the kind of table that `table` is."""
+    """`result` as the same kind of table as `table`."""
     if isinstance(table, Mapping):
         return {name: result[name].to_numpy() for name in result.columns}
     if type(table).__module__.partition(".")[0] == "pandas":

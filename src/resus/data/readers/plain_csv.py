@@ -1,8 +1,8 @@
-"""A large CSV file of whole numbers, read fast and block by block where it is plain.
+"""A fast reader for large CSV files of whole numbers, block by block.
 
-Plain means: every row has all cells, numbers are written as numbers are (no sign, no leading zero, none missing), and
-there is no quote and no blank line. Then a number and its text say the same. Anything else raises `NotPlain`: the
-strict reader can take it, or name the row that is wrong.
+It takes plain files only: every row has all cells, no number is missing or has a sign or leading zero, and there is no
+quote and no blank line. Then a number and its text are the same. For other files it raises `NotPlain`: the strict
+reader can read them, or name the row that is wrong.
 """
 
 import itertools
@@ -15,8 +15,8 @@ import polars as pl
 _BOM = b"\xef\xbb\xbf"
 
 
-class NotPlain(Exception):  # noqa: N818 - it is no error: another reader takes the file
-    """The file is wrong, or right in an unusual way."""
+class NotPlain(Exception):  # noqa: N818 - not an error: the strict reader takes the file
+    """The file has a mistake, or is unusual."""
 
 
 def read_plain_blocks(
@@ -64,14 +64,14 @@ def _parse(block: bytes, names: Sequence[str], numbers: Sequence[str]) -> pl.Dat
         _digits(frame[name]) if name in numbers else int(frame[name].str.len_bytes().sum()) for name in names
     )
     whole = frame.height == lines + (block[-1:] != b"\n") and separators == frame.height * (len(names) - 1)
-    # a number written in an unusual way is longer than it need be
+    # an unusual spelling of a number is longer than needed
     if not whole or written != len(block) or b'"' in block or b"\0" in block:
         raise NotPlain
     return frame
 
 
 def _digits(numbers: pl.Series) -> int:
-    """How many digits it takes to write them all."""
+    """How many digits all numbers have together."""
     if numbers.null_count():
         raise NotPlain
     values = numbers.to_numpy()

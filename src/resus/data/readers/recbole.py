@@ -6,8 +6,8 @@ import polars as pl
 
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
-from resus.data.readers.delimited import Delimited, read_delimited
-from resus.data.readers.tables import Table, attach
+from resus.data.readers.delimited import FileRows, read_delimited
+from resus.data.readers.tables import RawTable, attach
 from resus.data.schema import FieldSchema, TableSchema
 
 USER, ITEM, TIME, LABEL, RATING = "user_id", "item_id", "timestamp", "label", "rating"
@@ -25,10 +25,10 @@ def files_of(inter: Path) -> list[Path]:
     return [inter, *(path for path in beside if path.is_file())]
 
 
-def read(inter: Path, schema: TableSchema | None, options: PrepareOptions) -> Table:
-    """Interactions with their user's and item's columns; RecBole's default names give the roles if no schema does.
+def read(inter: Path, schema: TableSchema | None, options: PrepareOptions) -> RawTable:
+    """Interactions with the columns of their users and items. Without a schema, RecBole's default names give the roles.
 
-    A `float_seq` becomes one numeric field per position, so all its rows must be equally long.
+    A `float_seq` becomes one numeric field per position, so its rows must have the same length.
     """
     problems: list[Problem] = []
     fields: dict[str, FieldSchema] = {}
@@ -42,7 +42,7 @@ def read(inter: Path, schema: TableSchema | None, options: PrepareOptions) -> Ta
     schema = schema or _default_schema(fields)
     if options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
-    return Table(inter.stem, interactions.where, schema, frame, tuple(problems), interactions.lines)
+    return RawTable(inter.stem, interactions.where, schema, frame, tuple(problems), interactions.lines)
 
 
 def _default_schema(fields: dict[str, FieldSchema]) -> TableSchema:
@@ -57,8 +57,8 @@ def _default_schema(fields: dict[str, FieldSchema]) -> TableSchema:
     )
 
 
-def _read_atomic(path: Path, fields: dict[str, FieldSchema], problems: list[Problem]) -> Delimited:
-    """One file with its types taken off the header; the fields that they declare are added to `fields`."""
+def _read_atomic(path: Path, fields: dict[str, FieldSchema], problems: list[Problem]) -> FileRows:
+    """Read one file. Its header declares fields, which are added to `fields`, and loses its types."""
     read = read_delimited(path, separator="\t", quoted=False)
     problems += read.problems
     frame = read.frame
@@ -77,11 +77,11 @@ def _read_atomic(path: Path, fields: dict[str, FieldSchema], problems: list[Prob
     for column in vectors:
         frame = _spread(frame, column, read, fields, problems)
     frame = frame.rename(lambda column: column.partition(":")[0])
-    return Delimited(read.where, frame, read.lines, ())
+    return FileRows(read.where, frame, read.lines, ())
 
 
 def _spread(
-    frame: pl.DataFrame, column: str, read: Delimited, fields: dict[str, FieldSchema], problems: list[Problem]
+    frame: pl.DataFrame, column: str, read: FileRows, fields: dict[str, FieldSchema], problems: list[Problem]
 ) -> pl.DataFrame:
     """A vector's positions as numeric columns `name_0`, `name_1`, ..."""
     name = column.partition(":")[0]
@@ -92,7 +92,7 @@ def _spread(
         assert read.lines is not None
         first = int(ragged[0])
         what = f"{lengths[first]} numbers where the first row has {lengths[0]}"
-        fix = "make all rows equally long, or declare it token_seq"
+        fix = "give all rows the same length, or declare it token_seq"
         problems.append(Problem(read.where, int(read.lines[first]), name, what, fix))
         return frame.drop(column)
     positions = range(int(lengths[0]) if len(lengths) else 0)

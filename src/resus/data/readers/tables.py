@@ -1,4 +1,4 @@
-"""A table that was read, with the roles of its columns; and the reader of tables of one's own, CSV or Parquet."""
+"""Tables of the user's own, CSV or Parquet: read with a schema, joined and written."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,10 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from resus.data.build import BuildOptions
-from resus.data.options import PrepareOptions
+from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import Problem, find_problems, refuse
-from resus.data.readers.delimited import Delimited, read_delimited
+from resus.data.readers.delimited import FileRows, read_delimited
 from resus.data.readers.frames import as_frame
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError
@@ -22,7 +21,6 @@ from resus.files import atomic_path
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TAB_SUFFIXES = (".tsv", ".tab")
 OWN_DEFAULTS = BuildOptions()
-PUBLISHED_DEFAULTS = BuildOptions(min_item_count=100, duplicates="keep", single_events="keep")
 
 _ROLES = {
     "user": ("user", "uid", "member", "visitor", "customer"),
@@ -33,11 +31,11 @@ _ROLES = {
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows as read, what was wrong on the way, and the defaults for a log of them; no frame where nothing was readable.
+class RawTable:
+    """A table as it was read: its rows, unless nothing was readable, its problems, and the defaults for its log.
 
-    `lines` are the rows' line numbers in the file `where`; without them row 1 is the first. `truth` names the columns
-    of a planted world's two probabilities.
+    `lines` are the line numbers of the rows in the file `where`; without them the first row is row 1. `truth` names the
+    two columns with the probabilities of a planted world.
     """
 
     name: str
@@ -50,7 +48,7 @@ class Table:
     truth: tuple[str, str] | None = None
 
     def check(self, options: BuildOptions) -> list[Problem]:
-        """All that is wrong: what the reader met, then what the rows show."""
+        """All problems: first those of the file, then those of the rows."""
         if self.frame is None or self.schema is None:
             return list(self.problems)
         found = find_problems(
@@ -65,24 +63,24 @@ class Table:
         return [*self.problems, *found]
 
 
-class ColumnWriter(Protocol):
-    """What adds a column of its own to a table that was read: the scores of a model."""
+class ScoreWriter(Protocol):
+    """Adds the scores of a model to a table, as one more column."""
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What a manifest says of it."""
+        """What a manifest says about it."""
 
     def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
-        """Which of the columns that are present it reads; its own must not be among them."""
+        """Which of the columns it reads. Its own column must not be there yet."""
 
-    def on_table(self, table: Table) -> Table:
+    def on_table(self, table: RawTable) -> RawTable:
         """The table with the column, and with the field in its schema."""
 
 
 def read_table(
-    path: Path, schema: TableSchema | None, options: PrepareOptions, *, writer: ColumnWriter | None = None
-) -> Table:
-    """A CSV, TSV or Parquet file and the schema that says what its columns mean; what a `writer` reads is read too."""
+    path: Path, schema: TableSchema | None, options: PrepareOptions, *, writer: ScoreWriter | None = None
+) -> RawTable:
+    """Read a CSV, TSV or Parquet file with its schema, and the columns that a `writer` needs."""
     if schema is not None and options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
     if path.suffix.lower() in PARQUET_SUFFIXES:
@@ -95,15 +93,15 @@ def read_table(
     problems = read.problems
     if schema is None and read.frame is not None:
         problems = (*problems, _no_schema(read.frame, read.where))
-    return Table(path.stem, read.where, schema, read.frame, problems, read.lines)
+    return RawTable(path.stem, read.where, schema, read.frame, problems, read.lines)
 
 
 def attach(
-    events: pl.DataFrame, rows: Delimited, key: str, problems: list[Problem], *, unlisted: str | None = None
+    events: pl.DataFrame, rows: FileRows, key: str, problems: list[Problem], *, unlisted: str | None = None
 ) -> pl.DataFrame:
-    """The events with the columns of another file, found by `key`; a key listed twice is a problem.
+    """Join the columns of another file by `key`. A key that is listed twice is a problem.
 
-    So is a key that is not listed where `unlisted`, the word for the events, is given.
+    If `unlisted` is given, the word for the events, a key that is not listed is a problem, too.
     """
     assert rows.frame is not None
     repeats = (~rows.frame[key].is_first_distinct()).arg_true()
@@ -115,7 +113,7 @@ def attach(
     absent = events.filter(pl.col(key).is_not_null()).join(listed, on=key, how="anti")
     if unlisted and absent.height:
         what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
-        problems.append(Problem(rows.where, None, key, what, "fetch the file again: it is not whole"))
+        problems.append(Problem(rows.where, None, key, what, "fetch the file again: rows are missing"))
     return events.join(listed, on=key, how="left", maintain_order="left")
 
 
@@ -123,10 +121,10 @@ def _separator(path: Path, schema: TableSchema | None) -> str:
     return (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
 
 
-def _read_parquet(path: Path, schema: TableSchema | None, writer: ColumnWriter | None = None) -> Delimited:
+def _read_parquet(path: Path, schema: TableSchema | None, writer: ScoreWriter | None = None) -> FileRows:
     where = str(path)
     if not path.is_file():
-        return Delimited(where, None, None, (Problem(where, None, None, "the file does not exist", "check the path"),))
+        return FileRows(where, None, None, (Problem(where, None, None, "the file does not exist", "check the path"),))
     try:
         # Arrow, not polars, whose reader panics on some damaged files
         present = pq.read_schema(path).names
@@ -135,15 +133,15 @@ def _read_parquet(path: Path, schema: TableSchema | None, writer: ColumnWriter |
             columns = list(dict.fromkeys([*columns, *writer.columns_to_learn_from(schema, present, where)]))
         table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
         table.validate(full=True)
-        return Delimited(where, as_frame(table, where), None, ())
+        return FileRows(where, as_frame(table, where), None, ())
     except (pa.ArrowException, pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
         reason = str(error).partition("\n")[0]
         problem = Problem(where, None, None, f"it is not a whole Parquet file ({reason})", "fetch or write it again")
-        return Delimited(where, None, None, (problem,))
+        return FileRows(where, None, None, (problem,))
 
 
 def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
-    """A table without a schema; the fix is a guess at one, in YAML that can be pasted into a file."""
+    """The problem of a table without a schema. Its fix is a guess at one, in YAML to paste into a file."""
     taken: dict[str, str] = {}
     for role, hints in _ROLES.items():
         free = [name for name in frame.columns if name not in taken.values()]
@@ -169,7 +167,7 @@ def _guess_kind(series: pl.Series) -> str:
 
 
 def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
-    """All rows and columns of a CSV, TSV or Parquet file, or one sentence on what is wrong with it."""
+    """All rows and columns of a CSV, TSV or Parquet file; DataError if something is wrong with it."""
     if path.suffix.lower() in PARQUET_SUFFIXES:
         read = _read_parquet(path, None)
     else:
@@ -180,22 +178,22 @@ def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
 
 
 def check_ending(path: Path) -> None:
-    """Refuse a file that would not be what its ending says."""
+    """Refuse to write a kind of file that is not known."""
     known = (".csv", *TAB_SUFFIXES, *PARQUET_SUFFIXES)
     if path.suffix.lower() not in known:
-        raise ConfigError(f"{path} ends in none of {', '.join(known)}: name the file by the kind it shall be")
+        raise ConfigError(f"{path} ends in none of {', '.join(known)}: choose one of these endings")
 
 
 def check_out(out: Path, *tables: Path) -> None:
-    """Refuse to write where nothing can be written, or where one of the tables lies that are read."""
+    """Refuse to write to a folder, or over one of the tables that are read."""
     if out.is_dir():
         raise ConfigError(f"{out} is a folder: name a file for the scores")
     if out.exists() and any(table.exists() and out.samefile(table) for table in tables):
-        raise ConfigError(f"{out} is one of the tables that are read: name another file for the scores")
+        raise ConfigError(f"{out} is also an input table: name another file for the scores")
 
 
 def write_plain(frame: pl.DataFrame, path: Path) -> None:
-    """A CSV, TSV or Parquet file, by its ending; whole or not at all."""
+    """Write a CSV, TSV or Parquet file, by its ending; whole or not at all."""
     check_ending(path)
     with atomic_path(path) as aside:
         if path.suffix.lower() in PARQUET_SUFFIXES:

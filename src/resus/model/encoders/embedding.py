@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.episodes.tensors import Features
+from resus.model.encoders.base import Encoder
 
 
 class FieldEmbedding(nn.Module):
@@ -31,3 +32,12 @@ class FieldEmbedding(nn.Module):
             return vectors
         blocks = torch.split(vectors, self.column_counts, dim=1)
         return torch.cat([block.sum(dim=1, keepdim=True) for block in blocks], dim=1)
+
+
+def clear_unknown(encoder: Encoder, unknown: Sequence[int]) -> Encoder:
+    """Set the vectors of values never seen to zero."""
+    for part in encoder.modules():
+        if isinstance(part, FieldEmbedding):
+            with torch.no_grad():
+                part.table[list(unknown)] = 0.0
+    return encoder

@@ -1,12 +1,11 @@
-"""Base-learners Λ: from the outcomes of one user's events to the residual of any query, in closed form.
+"""Base-learners Λ. To add one: `LEARNERS.add(MySettings)`."""
 
-A learner is a module with two answers, both exactly 0 where the support is empty:
+from resus.checking import Registry
+from resus.model.encoders import ENCODERS
+from resus.model.learners.nearest.settings import NearestSettings
+from resus.model.learners.plus.settings import FactorSettings, PlusSettings
+from resus.model.learners.ridge.settings import RidgeSettings
+from resus.model.learners.settings import LearnerSettings
 
-    forward(support, mask, outcomes, query, query_user)    [U, S, K], [U, S], [U, S, …], [Q, K], [Q] → [Q]
-    prefixes(support, mask, outcomes, query, sizes)        [U, S, K], [U, S], [U, S, …], [U, P, K] → [U, P, len(sizes)]
-
-Column j of the second rests on the first sizes[j] events, of 1 to S. What an event's outcome is to the learner, it says
-itself:
-
-    outcomes(labels, basis)    [...], [...] → [...] or [..., C]
-"""
+LEARNERS: Registry[LearnerSettings] = Registry("learner", RidgeSettings, NearestSettings, PlusSettings, default="ridge")
+ENCODERS.add(FactorSettings)  # only RESUS+ works on it

@@ -10,9 +10,8 @@ from torch import Tensor
 from resus.arrays import Doubles
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.tensors import Features
-from resus.errors import ConfigError
+from resus.errors import ConfigError, RowError
 from resus.external.probabilities import logits_of_column
-from resus.external.scoring_model import RowError
 from resus.model.predictors.base import Predictor
 
 Scale = Literal["logits", "probabilities"]
@@ -23,14 +22,11 @@ class ExternalPredictor(Predictor):
 
     def __init__(self, features: FeatureMap, *, column: str, scale: Scale) -> None:
         self.column, self.scale = column, scale
-        place = 0
-        for field, first in zip(features.fields, features.first_ids, strict=True):
-            if field.name == column and field.kind == "numeric":
-                self.place, self._missing = place, first
-                self._center, self._spread = field.center, field.scale
-                return
-            place += field.columns
-        raise ConfigError(_no_number(features, column, scale))
+        found = [block for block in features.blocks if block.field.name == column and block.field.is_number]
+        if not found:
+            raise ConfigError(_no_number(features, column, scale))
+        self._block = found[0]
+        self._column = self._block.columns.start
 
     def logits(self, features: Features) -> Tensor:
         """RowError where a row has no number in the column, or no probability."""
@@ -47,16 +43,17 @@ class ExternalPredictor(Predictor):
 
     def _values(self, features: Features) -> Doubles:
         assert features.weights is not None, "a numeric field has weights"
-        absent = np.flatnonzero(features.ids[:, self.place].numpy() == self._missing)
+        ids, weights = features.ids[:, self._column].numpy(), features.weights[:, self._column].numpy()
+        values = self._block.field.numbers(ids - self._block.first, weights)
+        absent = np.flatnonzero(np.isnan(values))
         if len(absent):
             raise RowError(int(absent[0]), self.column, "the value is missing", "it is the shared model: fill it in")
-        values = features.weights[:, self.place].numpy().astype(np.float64) * self._spread + self._center
         return values if self.scale == "logits" else logits_of_column(values, self.column)
 
 
 def _no_number(features: FeatureMap, column: str, scale: Scale) -> str:
     kinds: dict[str, Any] = {field.name: field.kind for field in features.fields}
-    numeric = [name for name, kind in kinds.items() if kind == "numeric"]
+    numeric = [field.name for field in features.fields if field.is_number]
     known = f"numeric are {', '.join(numeric)}" if numeric else "none of its fields is numeric"
     declare = f"write '{column}: numeric' under 'fields' of the schema and prepare again"
     if column not in kinds:

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from resus.arrays import Floats
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import Features, features_of
@@ -16,8 +17,6 @@ from resus.model.predictors.base import Predictor
 
 if TYPE_CHECKING:
     import lightgbm  # at run time only where it is used: it imports scikit-learn, SciPy and pandas
-
-WIDEST_MULTI_HOT = 128
 
 
 class GradientBoosting(Predictor):
@@ -45,7 +44,7 @@ class GradientBoosting(Predictor):
         """Boost until the validation AUC no longer grows; return it."""
         import lightgbm
 
-        columns = self._columns()
+        columns = list(self.features.tree_columns())
         parameters: dict[str, Any] = {
             "objective": "binary",
             "metric": "auc",
@@ -101,37 +100,6 @@ class GradientBoosting(Predictor):
                 f"the LightGBM model in the artifact cannot be read ({error}): train it again"
             ) from None
 
-    def _columns(self) -> list[tuple[str, bool]]:
-        """Names of the matrix columns, and whether each is a category."""
-        columns = []
-        for number, field in enumerate(self.features.fields):
-            if _is_multi_hot(field.kind, field.ids):
-                columns += [(f"f{number}_{value}", False) for value in range(field.ids)]
-            else:
-                columns.append((f"f{number}", field.kind != "numeric"))
-        return columns
-
-    def _matrix(self, features: Features) -> npt.NDArray[np.float32]:
-        ids = features.ids.numpy()
+    def _matrix(self, features: Features) -> Floats:
         weights = None if features.weights is None else features.weights.numpy()
-        blocks, column = [], 0
-        for field, first in zip(self.features.fields, self.features.first_ids, strict=True):
-            own = ids[:, column : column + field.columns] - first
-            if field.kind == "numeric":
-                assert weights is not None
-                blocks.append(np.where(own > 0, weights[:, column : column + 1], np.nan))
-            elif _is_multi_hot(field.kind, field.ids):
-                assert weights is not None
-                hot = np.zeros((len(ids), field.ids), dtype=np.float32)
-                present = weights[:, column : column + field.columns] > 0
-                rows = np.broadcast_to(np.arange(len(ids))[:, None], own.shape)
-                hot[rows[present], own[present]] = 1.0
-                blocks.append(hot)
-            else:
-                blocks.append(own[:, :1])
-            column += field.columns
-        return np.concatenate(blocks, axis=1, dtype=np.float32)
-
-
-def _is_multi_hot(kind: str, n_ids: int) -> bool:
-    return kind == "multi" and n_ids <= WIDEST_MULTI_HOT
+        return self.features.tree_matrix(features.ids.numpy(), weights)

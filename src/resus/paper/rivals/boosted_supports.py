@@ -18,9 +18,9 @@ from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.errors import ConfigError
 from resus.history import EpochRecord, History
 from resus.model.predictors import PREDICTORS
-from resus.model.predictors.settings import NeuralPredictorSettings
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import NeuralPredictorSettings
 from resus.randomness import Purpose, generator
 
 

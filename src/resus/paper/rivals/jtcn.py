@@ -16,8 +16,8 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import Tile
 from resus.episodes.tensors import Features
 from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.settings import DeepFMSettings
 from resus.model.encoders.layers import pairwise_interactions, perceptron
+from resus.model.encoders.settings import DeepFMSettings
 from resus.paper.rivals.episodic import PrefixMethod, PrefixNetwork, field_embedding
 
 SCORING_ROWS = 2048

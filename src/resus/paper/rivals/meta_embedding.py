@@ -16,9 +16,9 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.model.encoders.settings import DeepFMSettings
 from resus.model.predictors.settings import GradientSettings
-from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import EpisodicMethod, field_embedding
 from resus.randomness import Purpose, generator
 from resus.training.loop import Schedule, run_stage

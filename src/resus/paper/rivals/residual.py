@@ -12,8 +12,8 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.history import History
 from resus.model.encoders import ENCODERS
 from resus.model.learners import LEARNERS
-from resus.model.predictors import PREDICTORS
 from resus.model.personalizer import Personalizer
+from resus.model.predictors import PREDICTORS
 from resus.training.run import TrainedPredictor
 from resus.training.train import train
 

@@ -18,14 +18,11 @@ from torch import Tensor
 
 from resus.arrays import Array, Integers
 from resus.artifact import FACTS
-from resus.data.fields.feature_map import EncodedField
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.tensors import Features
 from resus.errors import ArtifactError, DataError
 from resus.files import atomic_path, sha256_of
-from resus.serving.catalogue.raw_values import number_of
-from resus.serving.catalogue.rows import RowReader
 
 CATALOGUE = "catalogue.arrow"
 STEADY = 0.9  # share of an item's rows that must hold one value, for the field to be the item's own
@@ -64,32 +61,32 @@ class Catalogue:
     def of(cls, log: InteractionLog, split: UserSplit) -> "Catalogue":
         """Every item of the log. Counts and means are those of the training users."""
         features = log.features
-        blocks = _blocks(features.fields)
-        if features.item not in blocks or not _field(log, features.item).vocabulary:
+        blocks = {block.field.name: block for block in features.blocks}
+        item = blocks.get(features.item)
+        if item is None or not item.field.values:
             raise DataError(f"the log '{log.name}' has no item field, so there is nothing to catalogue")
-        items = _field(log, features.item).vocabulary
-        first = features.first_ids[list(blocks).index(features.item)]
-        place_of = log.ids[:, blocks[features.item].start].astype(np.int64) - first - 1  # -1: unknown item
+        items = item.field.values
+        place_of = log.ids[:, item.columns.start].astype(np.int64) - item.first - 1  # -1: unknown item
         owners = np.repeat(np.arange(log.n_users), log.lengths)
 
-        nothing = RowReader(features).read([{}])
-        ids = nothing.ids.numpy().repeat(len(items), axis=0)
-        weights = None if nothing.weights is None else nothing.weights.numpy().repeat(len(items), axis=0)
+        unknown_ids, unknown_weights = features.encode_rows([{}])
+        ids = unknown_ids.repeat(len(items), axis=0)
+        weights = None if unknown_weights is None else unknown_weights.repeat(len(items), axis=0)
         fields: list[str] = []
         field_of = torch.full((features.n_columns,), -1)
         known = np.flatnonzero(place_of >= 0)
-        for name, block in blocks.items():
-            values = _values(log, block)
+        for name, (_, _, columns) in blocks.items():
+            values = _values(log, columns)
             places, rows, share = _most_frequent(
                 place_of[known], {key: column[known] for key, column in values.items()}
             )
             if share < STEADY or (name != features.item and share < _most_frequent(owners, values)[2]):
                 continue
-            field_of[block] = len(fields)
+            field_of[columns] = len(fields)
             fields.append(name)
-            ids[places, block] = log.ids[known[rows], block]
+            ids[places, columns] = log.ids[known[rows], columns]
             if weights is not None and log.weights is not None:
-                weights[places, block] = log.weights[known[rows], block]
+                weights[places, columns] = log.weights[known[rows], columns]
 
         trained = log.rows_of(split.train)
         trained = trained[place_of[trained] >= 0]
@@ -101,7 +98,11 @@ class Catalogue:
             counts=tuple(counts.tolist()),
             means=tuple(float(c) / int(n) if n else None for c, n in zip(clicks, counts, strict=True)),
             fields=tuple(fields),
-            context={name: _choices(log, name, block) for name, block in blocks.items() if name not in fields},
+            context={
+                name: block.field.frequent_values(*block.of(log.ids, log.weights), MAX_CHOICES)
+                for name, block in blocks.items()
+                if name not in fields
+            },
             field_of=field_of,
             ids=torch.from_numpy(ids),
             weights=None if weights is None else torch.from_numpy(weights),
@@ -196,16 +197,6 @@ def check_model(path: Path, model: Any) -> None:
         raise ArtifactError(f"{path} belongs to another model: make it again with 'resus export'")
 
 
-def _blocks(fields: Sequence[EncodedField]) -> dict[str, slice]:
-    """The columns of each field."""
-    ends = np.cumsum([field.columns for field in fields]).tolist()
-    return {field.name: slice(end - field.columns, end) for field, end in zip(fields, ends, strict=True)}
-
-
-def _field(log: InteractionLog, name: str) -> EncodedField:
-    return next(field for field in log.features.fields if field.name == name)
-
-
 def _values(log: InteractionLog, block: slice) -> Columns:
     columns: Columns = {f"id{column}": log.ids[:, column] for column in range(block.start, block.stop)}
     if log.weights is not None:
@@ -223,18 +214,6 @@ def _most_frequent(owner: Integers, values: Columns) -> tuple[Integers, Integers
         .unique("owner", keep="first", maintain_order=True)
     )
     return best["owner"].to_numpy(), best["row"].to_numpy(), float(best["count"].sum()) / len(owner)
-
-
-def _choices(log: InteractionLog, name: str, block: slice) -> tuple[str, ...]:
-    """A field's values, most frequent first."""
-    field = _field(log, name)
-    if field.kind != "numeric":
-        return field.vocabulary[:MAX_CHOICES]
-    assert log.weights is not None
-    present = log.ids[:, block.start] > log.features.first_ids[log.features.fields.index(field)]
-    weights, counts = np.unique(log.weights[present, block.start], return_counts=True)
-    commonest = np.argsort(-counts, kind="stable")[:MAX_CHOICES]
-    return tuple(str(number_of(field, float(weights[place]))) for place in commonest)
 
 
 def _lists(values: Tensor) -> pa.FixedSizeListArray:

@@ -17,7 +17,6 @@ from resus.errors import ArtifactError
 from resus.files import sha256_of, write_text
 from resus.randomness import Purpose, generator
 from resus.serving.catalogue.catalogue import Catalogue, check_model
-from resus.serving.catalogue.raw_values import raw_values
 from resus.serving.messages import Message, PastEvent, UserHistory
 
 TEST_USERS = "test-users.json"
@@ -47,7 +46,7 @@ def histories_of(log: InteractionLog, users: Integers, catalogue: Catalogue, *, 
 def _history(log: InteractionLog, rows: Integers, catalogue: Catalogue) -> UserHistory:
     events = []
     for row in rows[:MAX_HISTORY_EVENTS]:
-        values = raw_values(log.features, log.ids[row], None if log.weights is None else log.weights[row])
+        values = log.features.decode(log.ids[row], None if log.weights is None else log.weights[row])
         item = values[log.features.item]
         if item is not None:
             context = {name: values[name] for name in catalogue.context}

@@ -11,7 +11,7 @@ def train_paper(run: Run, model: Personalizer) -> None:
 
     Without pretraining ("w/o pretrain"), all four learn together on the episodes.
     """
-    if not run.config.predictor.pretrain:
+    if run.config.predictor.joint:
         metatrain(run, model, None, "residuals")
         return
     pretrain(run, model.predictor)

@@ -3,6 +3,7 @@
 import torch
 
 from resus.arrays import Floats
+from resus.model.learners.plus.settings import FactorSettings, PlusSettings
 from resus.model.personalizer import Personalizer
 from resus.training.run import Run
 from resus.training.stages.episodes import metatrain
@@ -24,7 +25,7 @@ def train_plus(run: Run, model: Personalizer) -> None:
     model.fusion.requires_grad_(False)  # a posterior mean needs no weight
     _learn_factors(run, model, logits)
     _learn_scales(run, model, logits, "scales")
-    if run.config.encoder.refine and run.config.learner.taste:
+    if FactorSettings.of(run.config.encoder).refine and PlusSettings.of(run.config.learner).taste:
         _refine_factors(run, model, logits)
         _learn_scales(run, model, logits, "final scales")
 
@@ -33,7 +34,7 @@ def _learn_factors(run: Run, model: Personalizer, logits: Floats) -> None:
     torch.manual_seed(run.config.seed)
     schedule = run.schedule(
         "factors",
-        epochs=run.config.encoder.epochs,
+        epochs=FactorSettings.of(run.config.encoder).epochs,
         patience=run.config.training.patience,
         validate=lambda: _validation_auc(run, model, logits),
     )
@@ -43,7 +44,7 @@ def _learn_factors(run: Run, model: Personalizer, logits: Floats) -> None:
 def _refine_factors(run: Run, model: Personalizer, logits: Floats) -> None:
     schedule = run.schedule(
         "evidence",
-        epochs=run.config.encoder.epochs,
+        epochs=FactorSettings.of(run.config.encoder).epochs,
         patience=run.config.training.patience,
         validate=lambda: _validation_auc(run, model, logits),
         start=_validation_auc(run, model, logits),

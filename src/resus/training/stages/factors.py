@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.arrays import Floats, Integers
-from resus.data.log.column_files import blocks_of
+from resus.data.log.column_files import row_blocks
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
@@ -164,7 +164,7 @@ def _kept_fields(log: InteractionLog, users: Integers) -> Tensor:
 def _clear_unseen(embedding: FieldEmbedding, log: InteractionLog, rows: Integers) -> None:
     """Set the vector of each value that no training row has to 0, else it would stay random."""
     seen = np.zeros(len(embedding.table), dtype=np.bool_)
-    for block in blocks_of(rows, BLOCK_ROWS):
+    for block in row_blocks(rows, BLOCK_ROWS):
         seen[log.ids[block]] = True
     embedding.table[torch.from_numpy(~seen)] = 0.0
 

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from resus.arrays import Floats, Integers
-from resus.data.log.column_files import ColumnWriter, blocks_of
+from resus.data.log.column_files import ColumnWriter, row_blocks
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of, labels_of
 from resus.files import atomic_path
 from resus.history import EpochRecord, best_epoch
 from resus.model.build import build_predictor
 from resus.model.predictors.base import Predictor
-from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.settings import GradientSettings
 from resus.randomness import Purpose, generator
 from resus.tensor_files import load_tensors, save_tensors
 from resus.training.checkpoint import StageState
@@ -32,7 +32,7 @@ BLOCK_ROWS = 1 << 16
 def pretrain(run: Run, predictor: Predictor) -> None:
     """Learn from the rows of the training users, unless the predictor is given."""
     if run.given is None:
-        _fit(run, predictor, run.split.train, STAGE, run.config.predictor.epochs)
+        _fit(run, predictor, run.split.train, STAGE)
 
 
 def open_logits(run: Run) -> Floats:
@@ -45,7 +45,7 @@ def open_logits(run: Run) -> Floats:
         return np.full(rows, np.nan, dtype=np.float32)
     if not path.exists():  # all of it is written now, so that a full disk shows at once
         with atomic_path(path) as aside, ColumnWriter(aside, np.float32) as column:
-            for block in blocks_of(np.arange(rows), BLOCK_ROWS):
+            for block in row_blocks(np.arange(rows), BLOCK_ROWS):
                 column.add(np.full(len(block), np.nan, dtype=np.float32))
     return np.asarray(np.lib.format.open_memmap(path, mode="r+"))
 
@@ -60,7 +60,7 @@ def cross_fit(run: Run, logits: Floats) -> None:
         return
     seed, folds, users = run.config.seed, run.config.training.folds, run.split.train
     known = run.given.history if run.given else run.history_of(STAGE)
-    epochs = best_epoch(known).epoch if known else run.config.predictor.epochs
+    epochs = best_epoch(known).epoch if known else None
     fold_of = generator(Purpose.FOLDS, seed).permutation(len(users)) % folds
     for fold in range(folds):
         stage = f"predictor without fold {fold + 1} of {folds}"
@@ -83,23 +83,25 @@ def fill_logits(run: Run, logits: Floats, predictor: Predictor) -> None:
 def _fill(run: Run, logits: Floats, predictor: Predictor, rows: Integers) -> None:
     missing = rows[np.isnan(logits[rows])]
     done = 0
-    for block in blocks_of(missing, BLOCK_ROWS):
+    for block in row_blocks(missing, BLOCK_ROWS):
         logits[block] = predictor.logits_of_rows(run.log, block)
         done += len(block)
         run.progress("logits of the shared model", done, len(missing), "rows")
 
 
-def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: int) -> None:
-    rows, chosen = run.log.rows_of(users), run.config.predictor
-    if isinstance(predictor, NeuralPredictor):
+def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: int | None = None) -> None:
+    """Learn from the rows of some users: a network by gradients, anything else in its own way."""
+    rows = run.log.rows_of(users)
+    if predictor.network is not None:
+        chosen = GradientSettings.sharing(run.config.predictor)
         schedule = run.schedule(
             stage,
-            epochs=epochs,
+            epochs=epochs or chosen.epochs,
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_predictor(predictor),
         )
         fit_network(
-            predictor,
+            predictor.network,
             run.log,
             rows,
             schedule,
@@ -107,16 +109,16 @@ def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: in
             batch_size=chosen.batch_size,
             seed=run.config.seed,
         )
-    elif isinstance(predictor, GradientBoosting):
+    elif run.config.predictor.trainable:
         if run.workers.rank:
             run.workers.wait()
-        _fit_or_load_trees(run, predictor, rows, stage)  # the first worker fits, the others load
+        _fit_or_load(run, predictor, rows, stage)  # the first worker fits, the others load
         if not run.workers.rank:
             run.workers.wait()
 
 
 def fit_network(
-    predictor: NeuralPredictor,
+    network: nn.Module,
     log: InteractionLog,
     rows: Integers,
     schedule: Schedule,
@@ -135,24 +137,23 @@ def fit_network(
         own = own_rows(schedule.workers, log, batch)
         if not len(own):
             return no_loss()
-        logits, labels = predictor(features_of(log, own)), labels_of(log, own)
+        logits, labels = network(features_of(log, own)), labels_of(log, own)
         mean = functional.binary_cross_entropy_with_logits(logits, labels)
         return mean if len(own) == len(batch) else mean * (len(own) / len(batch))
 
-    optimizer = adam_of(
-        predictor, [{"params": list(predictor.parameters()), "lr": learning_rate}], table_rate=learning_rate
-    )
-    return run_stage(predictor, optimizer, schedule, batches=batches, loss=loss, rows=len(rows))
+    parameters = [{"params": list(network.parameters()), "lr": learning_rate}]
+    optimizer = adam_of(network, parameters, table_rate=learning_rate)
+    return run_stage(network, optimizer, schedule, batches=batches, loss=loss, rows=len(rows))
 
 
-def _fit_or_load_trees(run: Run, predictor: GradientBoosting, rows: Integers, stage: str) -> None:
+def _fit_or_load(run: Run, predictor: Predictor, rows: Integers, stage: str) -> None:
     checkpoint = run.checkpoint(stage)
     if checkpoint and checkpoint.exists():
         tensors, facts = load_tensors(checkpoint.path)
         predictor.load_state_dict(tensors)
         record = EpochRecord(**facts["record"])
     else:
-        run.progress(f"{stage}, boosting", 0, None)
+        run.progress(f"{stage}, fitting", 0, None)
         began = time.perf_counter()
         held_out = run.log.rows_of(run.split.validation)
         reached = predictor.fit(run.log, rows, held_out, seed=run.config.seed, threads=torch.get_num_threads())

@@ -9,7 +9,6 @@ from resus.episodes.tensors import Features
 from resus.model.encoders.base import Encoder
 from resus.model.encoders.embedding import FieldEmbedding
 
-LARGEST_ID = 1 << 24  # up to here a float32 tells ids apart
 UNKNOWN = -1.0  # two items never seen have one id, and are not the same item
 
 
@@ -31,7 +30,6 @@ class FactorEncoder(Encoder):
         embedding_std: float,
     ) -> None:
         super().__init__()
-        assert n_ids <= LARGEST_ID
         self.embedding = FieldEmbedding(n_ids, column_counts, embedding_dim, std=embedding_std)
         self.item_column = sum(column_counts[:item])
         self.unknown_item = unknown_item

@@ -1,24 +1,37 @@
-"""A planted world in Taobao's likeness: as many users, ads and impressions as wanted, and the truth about each click.
+"""A planted world that looks like Taobao: files of any size in its layout, and the truth about each click.
 
     logit P(click) = base + appeal(ad) + place + taste(group) · traits(ad)        what everyone can see
                    + bias(user) + taste(user) · traits(ad)                        what only the user's own clicks tell
 
-Memory is for the users, the ads and one block of impressions.
+Memory grows with the users and ads, not with the impressions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.data.logistic import mean_sigmoid, sigmoid
+from resus.arrays import Array
+from resus.data.datasets.planted import mean_sigmoid, sigmoid
+from resus.data.datasets.taobao.layout import (
+    ADS,
+    ADS_FILE,
+    IMPRESSIONS_FILE,
+    PROFILES,
+    PROFILES_FILE,
+    TRUTH_FILE,
+    TRUTHS,
+)
+from resus.data.log.column_files import ColumnWriter
+from resus.errors import ArtifactError, ConfigError
+from resus.files import atomic_folder, read_json, write_json
+from resus.progress import Progress, silent
 from resus.randomness import Purpose, generator
-
-Array = npt.NDArray[Any]
 
 PUBLISHED_ROWS = 26_557_961
 PUBLISHED_COUNTS = {
@@ -37,10 +50,13 @@ TRAITS = 4
 GROUPS = 13  # of gender and age
 NO_PROFILE, NO_BRAND = 0.05, 0.3
 BLOCK_ROWS = 1 << 19
+FACTS_FILE = "planted.json"
+FILES = (IMPRESSIONS_FILE, ADS_FILE, PROFILES_FILE, TRUTH_FILE)
+FORMAT = 1
 
 
 class PlantedTaobao(BaseModel):
-    """How many impressions, and how much of them is personal; all else has the published proportions."""
+    """How many impressions there are, and how personal they are. The rest has the published proportions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -55,6 +71,28 @@ class PlantedTaobao(BaseModel):
         return max(FLOORS[what], round(PUBLISHED_COUNTS[what] * self.rows / PUBLISHED_ROWS))
 
 
+def write_planted_taobao(
+    folder: Path, settings: PlantedTaobao, progress: Progress = silent, *, block_rows: int = BLOCK_ROWS
+) -> dict[str, Any]:
+    """Draw the files, all or none, unless they are there already; return the content of `planted.json`."""
+    facts = _facts_in(folder)
+    asked = {"format": FORMAT, "like": "taobao", "world": settings.model_dump()}
+    if facts is not None and asked.items() <= facts.items() and facts.get("bytes") == _sizes(folder):
+        return facts
+    _check_drawn_folder(folder, drawn=facts is not None)
+    with atomic_folder(folder) as aside:
+        progress("drawing users and ads", 0, 1)
+        world = TaobaoWorld(settings)
+        _write_ads(aside / ADS_FILE, world.ads)
+        _write_profiles(aside / PROFILES_FILE, world.people)
+        progress("drawing users and ads", 1, 1)
+        clicks = _write_impressions(aside, world, block_rows, progress)
+        counts = {"users": settings.count("users"), "ads": settings.count("ads"), "clicks": clicks}
+        facts = asked | {"counts": counts, "bytes": _sizes(aside)}
+        write_json(aside / FACTS_FILE, facts)
+    return facts
+
+
 @dataclass(frozen=True)
 class Ads:
     """What `ad_feature.csv` says, by ad, and what it does to a click."""
@@ -62,7 +100,7 @@ class Ads:
     category: Array
     campaign: Array
     customer: Array
-    brand: Array  # -1 where there is none
+    brand: Array  # -1 if there is none
     price: Array
     appeal: Array
     traits: Array  # [A, TRAITS]
@@ -127,7 +165,7 @@ class People:
         }
         for name, (share, low, high) in sometimes.items():
             profile[name] = np.where(random.random(users) < share, random.integers(low, high, size=users), -1)
-        # a floor under the long tail, so that nearly everybody is seen
+        # the floor under the long tail lets nearly all users appear
         activity = 0.15 + np.exp(1.3 * random.normal(size=users))
         return cls(
             has_profile=has_profile,
@@ -140,7 +178,7 @@ class People:
 
 
 @dataclass(frozen=True)
-class Impressions:
+class DrawnImpressions:
     """A block of consecutive rows of `raw_sample.csv`; users and ads by position."""
 
     user: Array
@@ -152,7 +190,7 @@ class Impressions:
     crowd: Array  # the user integrated out
 
 
-class World:
+class TaobaoWorld:
     """Users and ads, drawn once; impressions, drawn block by block."""
 
     def __init__(self, settings: PlantedTaobao) -> None:
@@ -163,19 +201,19 @@ class World:
         self._group_taste = 0.7 * random.normal(size=(GROUPS + 1, TRAITS)).astype(np.float32)
         self._place = 0.2 * random.normal(size=len(PLACES))
 
-    def impressions(self, block_rows: int = BLOCK_ROWS) -> Iterator[Impressions]:
+    def impressions(self, block_rows: int = BLOCK_ROWS) -> Iterator[DrawnImpressions]:
         """All impressions, in about the order of their time."""
         for number, start in enumerate(range(0, self.settings.rows, block_rows)):
             random = generator(Purpose.TAOBAO_IMPRESSIONS, self.settings.seed, number)
             yield self._block(random, np.arange(start, min(start + block_rows, self.settings.rows)))
 
-    def _block(self, random: np.random.Generator, number: Array) -> Impressions:
+    def _block(self, random: np.random.Generator, number: Array) -> DrawnImpressions:
         user, ad, place = self._draw(random, len(number))
         known, personal, variance = self._logits(user, ad, place)
         known += self._base
         truth = sigmoid(known + personal)
         late = (number + 0.5) / self.settings.rows * SECONDS + JITTER_SECONDS * random.normal(size=len(number))
-        return Impressions(
+        return DrawnImpressions(
             user=user,
             ad=ad,
             place=place,
@@ -203,7 +241,7 @@ class World:
         return user, ad, (random.random(rows) < 0.38).astype(np.int64)
 
     def _logits(self, user: Array, ad: Array, place: Array) -> tuple[Array, Array, Array]:
-        """What everyone can see but for the base, the user's own part, and that part's variance over users."""
+        """The part that everyone can see, without the base; the user's own part; and its variance over users."""
         traits = self.ads.traits[ad]
         group = self._group_taste[self.people.group[user]]
         known = self.ads.appeal[ad] + self._place[place] + np.einsum("nt,nt->n", group, traits)
@@ -223,3 +261,73 @@ def _cumulative(weights: Array) -> Array:
     total = np.cumsum(weights)
     shares: Array = total / total[-1]
     return shares
+
+
+def _facts_in(folder: Path) -> dict[str, Any] | None:
+    """What was drawn into the folder; None if nothing was."""
+    try:
+        facts = read_json(folder / FACTS_FILE)
+    except (ArtifactError, NotADirectoryError):
+        return None
+    return facts if isinstance(facts, dict) else None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {name: (folder / name).stat().st_size for name in FILES if (folder / name).is_file()}
+
+
+def _check_drawn_folder(folder: Path, *, drawn: bool) -> None:
+    """Refuse to replace anything but drawn files."""
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file: choose a folder for the result")
+    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    foreign = present - {*FILES, FACTS_FILE} if drawn else present
+    if foreign:
+        raise ConfigError(f"{folder} holds {min(foreign)}, which was not drawn: choose another folder for the files")
+
+
+def _write_ads(path: Path, ads: Ads) -> None:
+    brand = pl.Series(ads.brand)
+    columns: Mapping[str, Any] = {
+        "adgroup_id": np.arange(1, len(ads.price) + 1),
+        "cate_id": ads.category + 1,
+        "campaign_id": ads.campaign + 1,
+        "customer": ads.customer + 1,
+        "brand": (brand + 1).cast(pl.String).set(brand < 0, "NULL"),
+        "price": ads.price,
+    }
+    pl.DataFrame(columns).select(ADS).write_csv(path)
+
+
+def _write_profiles(path: Path, people: People) -> None:
+    columns = {"userid": np.arange(1, len(people.bias) + 1), **people.profile}
+    frame = pl.DataFrame(columns).select(PROFILES).filter(pl.Series(people.has_profile))
+    frame = frame.with_columns(pl.when(pl.all() >= 0).then(pl.all()))
+    frame.rename({PROFILES[-1]: f"{PROFILES[-1]} "}).write_csv(path)  # as published, with a space at its end
+
+
+def _write_impressions(folder: Path, world: TaobaoWorld, block_rows: int, progress: Progress) -> int:
+    clicks = done = 0
+    places = pl.Series(PLACES)
+    with (
+        (folder / IMPRESSIONS_FILE).open("wb") as samples,
+        ColumnWriter(folder / TRUTH_FILE, np.float32, len(TRUTHS)) as truths,
+    ):
+        samples.write(b"user,time_stamp,adgroup_id,pid,nonclk,clk\n")
+        for block in world.impressions(block_rows):
+            frame = pl.DataFrame(
+                {
+                    "user": block.user + 1,
+                    "time_stamp": block.time,
+                    "adgroup_id": block.ad + 1,
+                    "pid": places.gather(block.place),
+                    "nonclk": 1 - block.clicked,
+                    "clk": block.clicked,
+                }
+            )
+            frame.write_csv(samples, include_header=False)
+            truths.add(np.stack([block.truth, block.crowd], axis=1))
+            clicks += int(block.clicked.sum())
+            done += frame.height
+            progress("drawing impressions", done, world.settings.rows, "rows")
+    return clicks

@@ -1,0 +1,116 @@
+"""From what a user says to all settings: presets first, then the file, then single settings."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from resus.checking import known_keys, nearest_key, on_one_line
+from resus.config.presets import DATA_SETS, PROTOCOLS
+from resus.config.settings import REGISTRIES, Config, checked_config, flatten, keys_of_kinds
+from resus.errors import ConfigError
+from resus.model.learners import LEARNERS
+from resus.model.predictors import PREDICTORS
+from resus.model.predictors.settings import expanded
+
+
+def resolve(
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    data_set: str = "",
+    file: Path | None = None,
+    inherited: Mapping[str, Any] | None = None,
+) -> Config:
+    """Defaults, then the protocol's, the data set's, the learner's, `inherited`, the config file's, `overrides`.
+
+    Keys are dotted. `inherited` are settings of another run, such as `Config.settings_of_predictor`. A preset applies
+    only if the chosen kinds have its key; what the user sets must fit the kinds.
+    """
+    chosen = _read_file(file) if file else {}
+    chosen |= flatten(overrides or {})
+    chosen |= expanded(chosen)
+    protocol, learner = str(chosen.get("protocol", "paper")), chosen.get("learner.kind", LEARNERS.default)
+    presets = PROTOCOLS.get(protocol, {}) | DATA_SETS.get(data_set, {})
+    if isinstance(learner, str) and learner in LEARNERS:
+        presets |= LEARNERS[learner].presets(protocol)
+    presets |= inherited or {}
+    predictor = chosen.get("predictor.kind", presets.get("predictor.kind"))
+    if isinstance(predictor, str) and predictor in PREDICTORS:
+        presets |= _folds(predictor, chosen)
+    _refuse_wrong_keys(chosen, presets)
+    return checked_config(keys_of_kinds(presets, chosen) | chosen)
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, Any]:
+    """`key=value` texts, values read as YAML."""
+    parsed = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"{assignment!r} is not of the form key=value, such as learner.kind=nearest")
+        try:
+            parsed[key.strip()] = yaml.safe_load(value)
+        except (yaml.YAMLError, ValueError) as error:  # ValueError: such as a date of month 13
+            raise ConfigError(f"the value of {key!r} cannot be read: {on_one_line(error)}") from None
+    return parsed
+
+
+def _folds(predictor: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """One, whatever the learner brings, for a shared model that resus cannot train again without some users."""
+    settings = PREDICTORS[predictor]
+    if settings.trainable or settings.absent:
+        return {}
+    folds = chosen.get("training.folds", 1)
+    if isinstance(folds, int | float) and folds > 1:
+        raise ConfigError(
+            f"training.folds={folds} trains the shared model again without some of the users, and resus cannot train a "
+            "model of your own: leave training.folds out"
+        )
+    return {"training.folds": 1}
+
+
+def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> None:
+    known = known_keys(Config)
+    unknown = [_unknown(key, known) for key in chosen if key not in known]
+    if unknown:
+        raise ConfigError("; ".join(unknown))
+    sections = [key for key in chosen if any(other.startswith(f"{key}.") for other in known)]
+    if sections:
+        raise ConfigError(
+            f"'{sections[0]}' is a section, not a setting: set one of "
+            + ", ".join(key for key in known if key.startswith(f"{sections[0]}."))
+        )
+    fitting = keys_of_kinds(chosen, {**presets, **chosen})
+    misplaced = [_belongs(key) for key in chosen if key not in fitting and _names_a_kind(key, chosen, presets)]
+    if misplaced:
+        raise ConfigError("; ".join(misplaced))
+
+
+def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> bool:
+    """Whether the kind of a key's section exists; a wrong one is a mistake of its own."""
+    section = key.partition(".")[0]
+    kind = chosen.get(f"{section}.kind", presets.get(f"{section}.kind", REGISTRIES[section].default))
+    return isinstance(kind, str) and kind in REGISTRIES[section]
+
+
+def _belongs(key: str) -> str:
+    section, _, name = key.partition(".")
+    return f"{key} belongs to {section}.kind={', '.join(REGISTRIES[section].owners(name))}: leave it out"
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    nearest = nearest_key(key, known)
+    return f"unknown key {key!r}" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(f"config file {path}: {(error.strerror or '').lower()}; check the path") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(f"config file {path} is not valid YAML: {on_one_line(error)}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
+    return flatten(content)

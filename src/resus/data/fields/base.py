@@ -1,0 +1,121 @@
+"""What every field kind offers. A new kind is one file with a subclass of `Field`, and one line in the registry."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict
+
+from resus.arrays import Array, Doubles, Floats, Ids, Integers
+from resus.data.fields.vocabulary import Vocabulary
+
+Encoded = tuple[Ids, Floats | None]
+
+
+class FieldOptions(BaseModel):
+    """What a schema may say about a field beside its kind."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BadRows(NamedTuple):
+    """Rows of a column that a field cannot use; `what` may depend on the number of the first one."""
+
+    mask: pl.Series
+    what: str | Callable[[int], str]
+    fix: str
+
+
+@dataclass(frozen=True)
+class Field(ABC):
+    """One input field with what it learned from a table.
+
+    It reads a value as `columns` ids and their weights. Its ids begin with 0, which stands for a value that is missing
+    or was never seen. If the weights are None, each of them is 1.
+    """
+
+    kind: ClassVar[str]
+    options: ClassVar[type[FieldOptions]] = FieldOptions
+    weighted: ClassVar[bool] = False  # weights may differ from 1
+    is_number: ClassVar[bool] = False  # the value is in the weight, see `numbers`
+    takes_lists: ClassVar[bool] = False  # a cell may hold several values
+    can_name_items: ClassVar[bool] = False  # each value has one id of its own
+
+    name: str
+    values: tuple[str, ...] = ()  # of the ids from 1 on, the most frequent first
+
+    @classmethod
+    @abstractmethod
+    def learn(
+        cls, name: str, column: pl.Series, options: Any, *, min_count: int = 1, counts: Integers | None = None
+    ) -> Self:
+        """Learn from a column. Values in fewer than `min_count` rows count as never seen.
+
+        If there are `counts`, each value stands for that many rows.
+        """
+
+    @property
+    def ids(self) -> int:
+        """How many ids the field has, 0 included."""
+        return 1 + len(self.values)
+
+    @property
+    def columns(self) -> int:
+        """How many ids a row has."""
+        return 1
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.values)
+
+    @abstractmethod
+    def encode(self, column: pl.Series) -> Encoded:
+        """`[N, columns]` ids and weights of a table's column; RowError for a value that it cannot read."""
+
+    @abstractmethod
+    def encode_values(self, values: Sequence[Any]) -> Encoded:
+        """The same for values of a request, by look-ups in Python: it is fast for few rows.
+
+        Text that a table must not hold counts as never seen. Numbers that would spoil a score are a RowError.
+        """
+
+    @abstractmethod
+    def decode(self, ids: Ids, weights: Floats | None) -> Any:
+        """A value that has these `[columns]` ids and weights; None if it is missing or was never seen."""
+
+    def example(self) -> Any:
+        """A value that the field knows; None if it knows none."""
+        return self.values[0] if self.values else None
+
+    @property
+    def tree_columns(self) -> tuple[bool, ...]:
+        """One entry for each column that a tree sees: whether it is a category."""
+        return (True,)
+
+    def tree_matrix(self, ids: Ids, weights: Floats | None) -> Array:
+        """`[N, tree columns]`: what a tree sees of `[N, columns]` ids and weights."""
+        return ids[:, :1]
+
+    def numbers(self, ids: Ids, weights: Floats) -> Doubles:
+        """`[N]` numbers of the `[N]` ids and weights, NaN where one is missing. Only for fields with `is_number`."""
+        raise NotImplementedError(f"a {self.kind} field holds no numbers")
+
+    def frequent_values(self, ids: Ids, weights: Floats | None, limit: int) -> tuple[str, ...]:
+        """The most frequent values among `[N, columns]` ids and weights of the log that it learned from."""
+        return self.values[:limit]
+
+    @classmethod
+    def bad_rows(cls, column: pl.Series) -> list[BadRows]:
+        """What is wrong with the values of a column to learn from."""
+        return []
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, **{part.name: getattr(self, part.name) for part in fields(self)}}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        parts: dict[str, Any] = {key: tuple(part) if isinstance(part, list) else part for key, part in value.items()}
+        return cls(**parts)

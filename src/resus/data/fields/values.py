@@ -1,0 +1,159 @@
+"""Raw values of tables and requests: one text, one number and one time for a value, however it was written.
+
+The text of a value does not depend on where it comes from (CSV, Parquet, pandas, polars, JSON):
+
+- `true`, `True` and `TRUE` are `true`, and so is a boolean;
+- whole numbers have no fraction: 3, 3.0, "3" and "3.0" are `3`;
+- a date is `2024-01-31`; a time of day follows a `T`, without zeros at its end: `2024-01-31T10:00:00.5`;
+- None, null, NaN and empty text are missing.
+
+All other text stays as it is: `007`, `1.10` and `1e5` are not numbers here, but names.
+"""
+
+import math
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from resus.arrays import Doubles
+from resus.errors import RowError
+
+LONGEST_TEXT = 1000  # characters in a value of a request
+_SPACES = " \t\r\n"
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INT64 = 2.0**63
+_LARGEST_INTEGER = 10**300
+
+_DAY, _CLOCK = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_OFFSET = "Z|[+-][0-9]{2}:?[0-9]{2}"
+_SPELLINGS = (  # pattern of the whole text, and what it becomes; in this order
+    ("True|TRUE", "true"),
+    ("False|FALSE", "false"),
+    (r"-?0\.0+", "0"),
+    (r"(-?[1-9][0-9]*)\.0+", r"\1"),
+    (rf"({_DAY})[T ]({_CLOCK})(?:\.0*|(\.[0-9]*[1-9])0*)?({_OFFSET})?", r"\1T\2\3\4"),
+    (rf"({_DAY})T00:00:00", r"\1"),
+    (rf"({_DAY}T.*)Z", r"\1+00:00"),
+    (rf"({_DAY}T.*[+-][0-9]{{2}})([0-9]{{2}})", r"\1:\2"),
+)
+_ANY_SPELLING = "|".join(f"(?:{pattern})" for pattern, _ in _SPELLINGS)
+_LONGEST_SPELLING = 400  # of a whole number
+_MAY_CHANGE = re.compile(_ANY_SPELLING)
+_PATTERNS = [(re.compile(pattern), template) for pattern, template in _SPELLINGS]
+
+
+def as_text(column: pl.Series) -> pl.Series:
+    """Each value of a column as text; null where it is missing."""
+    if column.dtype.is_float() or column.dtype.is_decimal():
+        column = column.cast(pl.Float64) if column.dtype.is_decimal() else column.fill_nan(None)
+        whole = column.cast(pl.Int64, strict=False)
+        return whole.cast(pl.String).zip_with(column == whole, column.cast(pl.String))
+    if column.dtype == pl.Duration:
+        column = column.dt.to_string("iso")
+    column = column.cast(pl.String)
+    if not bool(column.str.contains(f"^(?:{_ANY_SPELLING})$").any()):
+        return column
+    for pattern, template in _SPELLINGS:
+        column = column.str.replace(f"^(?:{pattern})$", re.sub(r"\\(\d)", r"$${\1}", template).replace("$$", "$"))
+    return column
+
+
+def spelled(text: str) -> str:
+    """What `as_text` makes of one text."""
+    if len(text) <= _LONGEST_SPELLING and _MAY_CHANGE.fullmatch(text):
+        for pattern, template in _PATTERNS:
+            found = pattern.fullmatch(text)
+            text = found.expand(template) if found else text
+    return text
+
+
+def text_of(value: Any, row: int, name: str) -> str | None:
+    """The text of one value of a request, but for `spelled`; RowError for what no field can hold."""
+    if isinstance(value, str):
+        if len(value) > LONGEST_TEXT:
+            raise RowError(row, name, f"the text is longer than {LONGEST_TEXT} characters", "shorten it")
+        return value
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        if abs(value) > _LARGEST_INTEGER:
+            raise RowError(row, name, "the number is too large", "send a smaller one")
+        return str(value)
+    number = _finite(value, row, name)
+    if number.is_integer() and -_INT64 <= number < _INT64:
+        return str(int(number))
+    text = repr(number)
+    return text if "e" not in text else str(pl.Series([number]).cast(pl.String)[0])  # polars writes exponents its way
+
+
+def as_numbers(column: pl.Series) -> tuple[Doubles, pl.Series]:
+    """Each value of a column as a number, NaN where it is missing; and where a value is there but is not a number."""
+    if column.dtype in (pl.Categorical, pl.Enum):
+        column = column.cast(pl.String)
+    if column.dtype == pl.String:
+        column = column.str.strip_chars(_SPACES).replace("", None)
+    elif not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
+        return np.full(len(column), np.nan), column.is_not_null()
+    numbers = column.cast(pl.Float64, strict=False)
+    bad = numbers.is_null() & column.is_not_null()
+    if column.dtype == pl.String and bool(bad.any()):
+        booleans = as_text(column).replace_strict({"true": 1.0, "false": 0.0}, default=None, return_dtype=pl.Float64)
+        numbers, bad = numbers.fill_null(booleans), bad & booleans.is_null()
+    return numbers.fill_null(float("nan")).to_numpy(), bad
+
+
+def number_of(value: Any, row: int, name: str) -> float | None:
+    """The number of one value of a request; None where it is missing or is not a number."""
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        return _finite(value, row, name)
+    text = str(text_of(value, row, name)).strip(_SPACES)
+    if not _NUMBER.fullmatch(text):
+        return {"true": 1.0, "false": 0.0}.get(spelled(text))
+    number = float(text)
+    return number if math.isfinite(number) else None
+
+
+def as_times(column: pl.Series) -> pl.Series:
+    """A column of times as something that sorts: numbers or dates. Text that is neither becomes null."""
+    if column.dtype.is_float():
+        return column.fill_nan(None)
+    if column.dtype.is_numeric() or column.dtype.is_temporal():
+        return column
+    if column.dtype != pl.String:
+        return column.clear(len(column))
+    numbers = column.cast(pl.Int64, strict=False)
+    if numbers.null_count() > column.null_count():
+        numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
+    if numbers.null_count() == column.null_count():
+        return numbers
+    try:
+        dates = column.str.to_datetime(strict=False)
+    except pl.exceptions.ComputeError:  # no value looks like a date
+        return numbers
+    return dates if dates.null_count() < numbers.null_count() else numbers
+
+
+def is_missing(column: pl.Series) -> pl.Series:
+    """Where a value is null, NaN or blank text."""
+    if column.dtype == pl.String:
+        return column.is_null() | (column.str.strip_chars() == "")
+    return column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
+
+
+def _finite(value: Any, row: int, name: str) -> float:
+    if not isinstance(value, int | float):
+        what = "there is a list where one value belongs" if isinstance(value, list | tuple) else "the value is nested"
+        raise RowError(row, name, what, "send a text, a number, true, false or null")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise RowError(row, name, "the number is not finite", "send a finite number or null")
+    return number

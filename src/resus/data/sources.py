@@ -1,0 +1,70 @@
+"""Which source a name or a path stands for: a published data set, RecBole files, or a table of the user's own."""
+
+from functools import partial
+from pathlib import Path
+
+from resus.checking import nearest_key
+from resus.data.datasets import DATA_SETS
+from resus.data.datasets.base import DataSet, Source
+from resus.data.problems import Problem
+from resus.data.readers import recbole
+from resus.data.readers.tables import ScoreWriter, read_table
+from resus.data.schema import TableSchema
+from resus.errors import ConfigError, DataError
+from resus.progress import Progress
+
+
+def find_source(
+    name: str,
+    path: Path | None,
+    schema: TableSchema | None,
+    progress: Progress | None = None,
+    writer: ScoreWriter | None = None,
+) -> Source:
+    """The source of `name`, a data set's name or a path; `path` is where the files of a data set are."""
+    place = Path(name)
+    if name.lower() in _known() or not (place.exists() or place.suffix or len(place.parts) > 1):
+        data_set = _named(name)
+        if schema is not None:
+            raise ConfigError(f"data set '{data_set.name}' has a schema of its own: leave the schema file out")
+        return data_set.find(path, progress)
+    if path is not None:
+        raise ConfigError(f"'{name}' is a path already: leave the other path out, or name a data set")
+    found = source_at(place, schema, writer)
+    if isinstance(found, Problem):
+        raise DataError(str(found))
+    return found
+
+
+def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None = None) -> Source | Problem:
+    """What a path holds: a published data set, RecBole files, or a table of the user's own."""
+    for data_set in DATA_SETS.values():
+        if (path / data_set.files[0]).is_file():
+            return data_set.in_folder(path)
+        if schema is None and path.name in data_set.files:
+            return data_set.in_folder(path.parent)
+    inters = sorted(path.glob("*.inter")) if path.is_dir() else [path] if path.suffix == ".inter" else []
+    if len(inters) > 1:
+        return Problem(str(path), None, None, f"the folder holds {len(inters)} .inter files", "name the one to read")
+    options = frozenset({"label_threshold"})
+    if inters:
+        read = partial(recbole.read, inters[0], schema)
+        return Source(inters[0].stem, tuple(recbole.files_of(inters[0])), read, options)
+    if path.is_dir():
+        return Problem(str(path), None, None, "the folder holds no known data set", "name a file in it")
+    return Source(path.stem, (path,), partial(read_table, path, schema, writer=writer), options)
+
+
+def _known() -> dict[str, DataSet]:
+    """The data sets by name and alias."""
+    return {alias: data_set for data_set in DATA_SETS.values() for alias in (data_set.name, *data_set.aliases)}
+
+
+def _named(name: str) -> DataSet:
+    known = _known()
+    if name.lower() in known:
+        return known[name.lower()]
+    nearest = nearest_key(name.lower(), known)
+    hint = f"did you mean '{nearest}'? " if nearest else ""
+    names = ", ".join(DATA_SETS)
+    raise ConfigError(f"there is no data set '{name}': {hint}known are {names}, planted, or a path to a table")
