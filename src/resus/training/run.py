@@ -400,7 +400,7 @@ def _hash_of(predictor: Predictor) -> str:
 
 def check_log(config: Config, log: InteractionLog) -> None:
     """Refuse a log that these settings were not made for, or that holds nothing to learn."""
-    prepared = log.manifest.get("protocol")
+    prepared = log.manifest.protocol
     if prepared is not None and prepared != config.protocol:
         raise ConfigError(
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "

@@ -68,7 +68,9 @@ def with_cell(events: pl.DataFrame, row: int, column: str, value: float | None) 
     return events.with_columns(pl.when(pl.int_range(pl.len()) == row).then(value).otherwise(column).alias(column))
 
 
-@pytest.mark.parametrize(("value", "what"), [(None, "the value is missing"), (float("nan"), "nan is no finite number")])
+@pytest.mark.parametrize(
+    ("value", "what"), [(None, "the value is missing"), (float("nan"), "nan is not a finite number")]
+)
 def test_a_row_without_it_is_refused(value: float | None, what: str) -> None:
     events = table()
     fitted = model("logits:score").fit(build_log(events, SCHEMA, KEEP))
