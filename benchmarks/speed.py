@@ -46,8 +46,8 @@ from resus.model.predictors.settings import GradientSettings
 from resus.progress import Progress
 from resus.training.loop import Schedule
 from resus.training.run import METRICS
-from resus.training.stages.metatrain import metatrain
-from resus.training.stages.pretrain import pretrain
+from resus.training.stages.episodes import fit_on_episodes
+from resus.training.stages.predictor import fit_network
 
 FIGURES = Path("benchmarks/speed.json")
 RESUS = Path(sys.executable).with_name("resus")
@@ -57,7 +57,7 @@ Users = npt.NDArray[np.int64]
 Result = TypeVar("Result")
 console = Console()
 
-ONE_EPOCH = Schedule(validate=lambda: 0.0, epochs=1, patience=1)
+ONE_EPOCH = Schedule("benchmark", validate=lambda: 0.0, epochs=1, patience=1)
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class Bench:
         """One epoch of Ψ over the users' rows."""
         config = GradientSettings.sharing(self.configs["RESUS-RR"].predictor)
         return partial(
-            pretrain,
+            fit_network,
             self.parts("RESUS-RR")[0],
             self.log,
             self.log.rows_of(users),
@@ -156,7 +156,7 @@ class Bench:
         basis = np.full(self.log.n_rows, np.nan, dtype=np.float32)
         basis[rows] = predictor.logits_of_rows(self.log, rows)
         return partial(
-            metatrain,
+            fit_on_episodes,
             model,
             basis,
             self.log,

@@ -8,7 +8,7 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness", "checking"),
+    ("errors", "version", "progress", "arrays", "randomness", "checking", "history"),
     ("files", "tensor_files"),
     ("data",),
     ("external",),

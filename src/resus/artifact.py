@@ -17,6 +17,7 @@ from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.errors import ArtifactError
 from resus.files import read_json, sha256_of, write_json
+from resus.history import EpochRecord, History
 from resus.model.build import build_personalizer
 from resus.model.personalizer import Personalizer
 from resus.tensor_files import load_tensors, save_tensors
@@ -35,7 +36,7 @@ class Artifact:
     features: FeatureMap
     tensors: dict[str, Tensor]
     log: dict[str, Any]
-    history: list[dict[str, Any]]
+    history: History
 
     def save(self, folder: Path) -> None:
         """The weights first and the facts, with the weights' hash, last: a folder with facts is whole."""
@@ -49,7 +50,7 @@ class Artifact:
             "config": self.config.model_dump(mode="json"),
             "features": self.features.to_json(),
             "log": self.log,
-            "history": self.history,
+            "history": [record.to_json() for record in self.history],
             "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
             "weights_sha256": sha256_of(folder / WEIGHTS),
         }
@@ -83,7 +84,8 @@ class Artifact:
             raise ArtifactError(
                 f"{folder / FACTS} is of another version of resus ({sentence_of(error, Config)}): train again"
             ) from None
-        return cls(config, FeatureMap.from_json(facts["features"]), tensors, facts["log"], facts["history"])
+        history = [EpochRecord(**record) for record in facts["history"]]
+        return cls(config, FeatureMap.from_json(facts["features"]), tensors, facts["log"], history)
 
 
 def rebuild(artifact: Artifact) -> Personalizer:

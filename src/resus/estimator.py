@@ -25,13 +25,15 @@ from resus.evaluation.results import Results, WarmUp
 from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
+from resus.history import History
 from resus.model.encoders.settings import OwnEncoderSettings
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.scorer import Scorer
-from resus.training.crew import Alone, Crew
-from resus.training.run import Trained, claim_folder, forget_checkpoints, train
+from resus.training.run import Run, TrainedPredictor, delete_checkpoints
+from resus.training.train import Trained, train
+from resus.training.workers import OneWorker, Workers
 
 
 class Resus:
@@ -107,7 +109,7 @@ class Resus:
         return self.config.model_name
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> History:
         """One record per epoch: stage, epoch, loss, validation AUC, seconds."""
         return self._fitted().history
 
@@ -120,14 +122,14 @@ class Resus:
         resume: bool = False,
         predictor_from: "Resus | None" = None,
         progress: Progress = silent,
-        crew: Crew | None = None,
+        workers: Workers | None = None,
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
         With a `folder`, everything is kept there and a killed run can resume. Ψ may be taken over from another model
-        (`predictor_from`), with its settings but for those given here. A `crew` trains it in several processes.
+        (`predictor_from`), with its settings but for those given here. Several `workers` train it together.
         """
-        crew = crew or Alone()
+        workers = workers or OneWorker()
         path = Path(log) if isinstance(log, str | Path) else None
         opened = _as_log(log, schema, self._own_model)
         if self._overrides is not None:
@@ -138,17 +140,15 @@ class Resus:
             self._take_finished(kept, opened, resume)
             self._score = self._own_model or self._score
             return self
-        pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
-        known = [line for line in predictor_from.history if line["stage"] == "predictor"] if predictor_from else []
+        given = self._take_predictor(predictor_from, opened) if predictor_from else None
         self._trained = train(
             self.config,
             opened,
             folder=kept,
             resume=resume,
-            pretrained=pretrained,
-            known=known,
+            given=given,
             progress=progress,
-            crew=crew,
+            workers=workers,
         )
         self._features = opened.features
         manifest = opened.manifest
@@ -160,17 +160,17 @@ class Resus:
             "score": manifest.score and manifest.score.model_dump(),
         }
         self._score = self._own_model or _remembered(self._log_facts)
-        if kept is not None and crew.rank == 0:
+        if kept is not None and workers.rank == 0:
             self.save(kept)
-            forget_checkpoints(kept, on_a_cluster=crew.size > 1)
-        crew.wait()
+            delete_checkpoints(kept, on_a_cluster=workers.size > 1)
+        workers.wait()
         return self
 
     def claim(self, log: Path, *, folder: Path, resume: bool = False, predictor_from: "Resus | None" = None) -> None:
         """What `fit` would begin with: refuse what it would refuse, and make the folder this run's."""
         opened = InteractionLog.open(log)
-        pretrained = self._take_predictor(predictor_from, opened) if predictor_from else None
-        claim_folder(self.config, opened, folder, resume=resume, pretrained=pretrained)
+        given = self._take_predictor(predictor_from, opened) if predictor_from else None
+        Run(self.config, opened, folder=folder, given=given).open(resume=resume)
 
     def evaluate(
         self,
@@ -349,10 +349,10 @@ class Resus:
             raise ArtifactError(
                 f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
             )
-        forget_checkpoints(folder)
+        delete_checkpoints(folder)
         return self._take(replace(artifact, config=self.config))
 
-    def _take_predictor(self, source: "Resus", log: InteractionLog) -> Predictor:
+    def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
         """The Ψ of another run, if it was learned on the same training users with the same settings."""
         self._check_comparable(source, log)
         theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
@@ -364,7 +364,8 @@ class Resus:
                 f"the Ψ to take over was made with other settings ({'; '.join(differing)}): "
                 "make them equal, or train one here"
             )
-        return source._fitted().model.predictor
+        history = [record for record in source.history if record.stage == "predictor"]
+        return TrainedPredictor(source._fitted().model.predictor, history)
 
     def _check_comparable(self, other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None) -> None:
         """Two models share their test users only if data, split and seed agree; `names` is what tables call them."""

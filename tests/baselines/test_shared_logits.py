@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
+from resus.history import History
 from resus.paper.rivals.catalogue import METHODS
 from resus.paper.rivals.residual import Residual
 from resus.progress import Progress, silent
@@ -38,7 +39,7 @@ def fitted(name: str, given: Task) -> tuple[Floats, History]:
     method = METHODS[name].build()
     assert isinstance(method, Residual)
     history = method.fit(given)
-    return answers(method, given), [line | {"seconds": 0} for line in history]
+    return answers(method, given), history
 
 
 class Told:
@@ -56,14 +57,14 @@ class Told:
 
 
 def folds_of(history: History) -> History:
-    return [line for line in history if line["stage"].startswith(WITHOUT)]
+    return [line for line in history if line.stage.startswith(WITHOUT)]
 
 
 def test_folds_are_trained_once_for_all_variants(tmp_path: Path) -> None:
     first, again = Told(), Told()
     _, history = fitted("resus-plus", task(tmp_path, first))
     assert len(first.folds) == 4
-    assert len({line["stage"] for line in folds_of(history)}) == 4
+    assert len({line.stage for line in folds_of(history)}) == 4
     for name in ("resus-plus-without-taste", "resus-plus-without-bias", "resus-plus"):
         _, other = fitted(name, task(tmp_path, again))
         assert folds_of(other) == folds_of(history)
@@ -115,7 +116,7 @@ def test_folds_that_were_stopped_are_gone_on_with(tmp_path: Path) -> None:
 def test_without_a_predictor_there_is_nothing_to_fold(tmp_path: Path) -> None:
     method = Residual(learner="plus", predictor="none")
     history = method.fit(task(tmp_path))
-    assert {line["stage"] for line in history} == {"factors", "scales", "evidence", "residuals"}
+    assert {line.stage for line in history} == {"factors", "scales", "evidence", "final scales"}
     assert not list(tmp_path.iterdir())
     expected = Residual(learner="plus", predictor="none")
     expected.fit(task())

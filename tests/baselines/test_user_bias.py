@@ -104,7 +104,7 @@ def test_where_all_users_are_alike_it_adds_next_to_nothing(log: InteractionLog) 
     alike = replace(log, labels=(random.random(log.n_rows) < 0.4).astype(np.float32), manifest=Manifest())
     method = UserBias()
     history = method.fit(Task(alike, resolve(TINY)))
-    assert history[-1]["stage"] == "bias"
+    assert history[-1].stage == "bias"
     ordered = OrderedUsers.of(alike, np.arange(alike.n_users), seed=1)
     answers = method.score_prefixes(alike, ordered, SIZES)
     assert np.abs(answers - answers[:, :1]).mean() < 0.15

@@ -7,13 +7,14 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc, gauc, logloss
+from resus.history import History
 from resus.model.build import build_predictor
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.noise import LEVELS, noise_levels

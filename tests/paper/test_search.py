@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import TrainingError
+from resus.history import EpochRecord, History
 from resus.paper.cells.search import choose, read_searches
 from resus.paper.rivals.catalogue import Entry
 from resus.progress import silent
@@ -35,7 +36,7 @@ class Known:
         if self.rate > 1:
             raise TrainingError("diverged")
         reached = 0.9 - abs(self.rate - 0.1) + 0.01 * self.steps
-        return [{"stage": "known", "epoch": 1, "validation_auc": reached}]
+        return [EpochRecord("known", 1, reached)]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         raise AssertionError("a search never looks at test users")

@@ -1,5 +1,6 @@
 """Cross-fitted logits: found by changing a user's labels and seeing whose logits move."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -16,15 +17,14 @@ from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc
+from resus.history import EpochRecord, History
 from resus.model.build import build_predictor
 from resus.model.predictors.base import Predictor
-from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor
 from resus.model.predictors.settings import GradientSettings
-from resus.progress import silent
 from resus.training.loop import Schedule
-from resus.training.run import cross_fit, train
-from resus.training.stages.pretrain import pretrain
+from resus.training.run import TrainedPredictor
+from resus.training.stages.predictor import fit_network
+from resus.training.train import train, train_predictor, write_cross_fitted_logits
 
 Floats = npt.NDArray[np.float32]
 Users = npt.NDArray[np.int64]
@@ -41,11 +41,18 @@ def config_of(**changes: Any) -> Config:
     return resolve(SETTINGS | {key.replace("__", "."): value for key, value in changes.items()})
 
 
-def fitted(config: Config, log: InteractionLog, folder: Path) -> Floats:
-    """The logits of every row; not a number where there are none."""
-    path = folder / "logits.npy"
-    cross_fit(config, log, path, folder=folder / "run", history=[], progress=silent)
-    return np.array(np.lib.format.open_memmap(path))
+def cross_fitted(
+    config: Config, log: InteractionLog, folder: Path, known: Sequence[EpochRecord] = ()
+) -> tuple[Floats, History]:
+    """The logits of every row, NaN where there are none, and how their predictors were trained."""
+    given = TrainedPredictor(some_predictor(config), known, folder / "logits.npy")
+    history = write_cross_fitted_logits(config, log, given, folder=folder / "run")
+    return np.array(np.lib.format.open_memmap(folder / "logits.npy")), history
+
+
+@cache
+def some_predictor(config: Config) -> Predictor:
+    return train_predictor(config, log()).predictor
 
 
 def with_other_labels(users: Users) -> InteractionLog:
@@ -56,36 +63,33 @@ def with_other_labels(users: Users) -> InteractionLog:
 
 def by_hand(config: Config, users: Users) -> Predictor:
     """Ψ from some users' rows and nothing else."""
-    held_out, rows, chosen = (
-        log().rows_of(config.user_split(log().n_users).validation),
-        log().rows_of(users),
-        GradientSettings.sharing(config.predictor),
-    )
+    held_out, rows = log().rows_of(config.user_split(log().n_users).validation), log().rows_of(users)
     torch.manual_seed(config.seed)
     predictor = build_predictor(config, log().features)
-    if isinstance(predictor, GradientBoosting):
+    if predictor.network is None:
         predictor.fit(log(), rows, held_out, seed=config.seed, threads=1)
         return predictor
-    assert isinstance(predictor, NeuralPredictor)
+    chosen = GradientSettings.sharing(config.predictor)
     schedule = Schedule(
+        "predictor",
         validate=lambda: auc(log().labels[held_out], predictor.logits_of_rows(log(), held_out)),
         epochs=chosen.epochs,
         patience=chosen.patience,
     )
     options = {"learning_rate": chosen.learning_rate, "batch_size": chosen.batch_size, "seed": config.seed}
-    pretrain(predictor, log(), rows, schedule, **options)  # type: ignore[arg-type]
+    fit_network(predictor.network, log(), rows, schedule, **options)  # type: ignore[arg-type]
     return predictor
 
 
 @pytest.mark.parametrize("kind", ["deepfm", "lightgbm"])
 def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(kind: str, tmp_path: Path) -> None:
     config = config_of(predictor__kind=kind)
-    users, before = config.user_split(log().n_users).train, fitted(config, log(), tmp_path)
+    users, before = config.user_split(log().n_users).train, cross_fitted(config, log(), tmp_path)[0]
     rows = log().rows_of(users)
     assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users and nobody else"
     folds, left = [], users
     for number in range(FOLDS):
-        after = fitted(config, with_other_labels(left[:1]), tmp_path / f"again {number}")
+        after, _ = cross_fitted(config, with_other_labels(left[:1]), tmp_path / f"again {number}")
         starts = np.append(0, np.cumsum(log().lengths[users])[:-1])
         folds.append(users[~np.logical_or.reduceat(before[rows] != after[rows], starts)])
         assert left[0] in folds[-1], "a user's own labels do not reach the user's own logits"
@@ -120,15 +124,13 @@ def test_validation_users_logits_are_the_predictors_own_and_test_users_have_none
 )
 def test_what_needs_no_fold_has_none(changes: dict[str, Any], tmp_path: Path) -> None:
     config = config_of().changed(changes)
-    assert cross_fit(config, log(), tmp_path / "basis.npy", folder=tmp_path, history=[], progress=silent) == []
-    assert np.isnan(np.lib.format.open_memmap(tmp_path / "basis.npy")).all()
-    trained = train(config, log())
-    assert {line["stage"] for line in trained.history} <= {"predictor", "factors", "scales", "evidence", "residuals"}
+    logits, history = cross_fitted(config, log(), tmp_path)
+    assert history == []
+    assert np.isnan(logits).all()
+    assert not [record.stage for record in train(config, log()).history if "without fold" in record.stage]
 
 
 def test_a_fold_trains_no_longer_than_the_predictor_did(tmp_path: Path) -> None:
-    known = [{"stage": "predictor", "epoch": number, "validation_auc": score} for number, score in ((1, 0.9), (2, 0.5))]
-    told = cross_fit(
-        config_of(), log(), tmp_path / "basis.npy", folder=tmp_path / "run", history=known, progress=silent
-    )
-    assert [line["epoch"] for line in told] == [1] * FOLDS
+    known = [EpochRecord("predictor", 1, 0.9), EpochRecord("predictor", 2, 0.5)]
+    _, history = cross_fitted(config_of(), log(), tmp_path, known)
+    assert [record.epoch for record in history] == [1] * FOLDS

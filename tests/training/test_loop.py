@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from resus.errors import ArtifactError, TrainingError
 from resus.tensor_files import load_tensors, save_tensors
-from resus.training.checkpoint import StageState
-from resus.training.loop import Keeper, Schedule, run_stage
+from resus.training.checkpoint import Checkpoint, StageState
+from resus.training.loop import Schedule, run_stage
 
 
 class Counter(nn.Module):
@@ -29,10 +29,9 @@ def run(module: Counter, scores: Iterator[float], **settings: Any) -> StageState
     loss = settings.pop("loss", lambda _: 1.0 * module.weight)
     chosen: dict[str, Any] = {"epochs": 10, "patience": 2} | settings
     return run_stage(
-        "counting",
         module,
         torch.optim.SGD(module.parameters(), lr=1.0),
-        Schedule(validate=lambda: next(scores), **chosen),
+        Schedule("counting", validate=lambda: next(scores), **chosen),
         batches=lambda epoch: [epoch] * 3,
         loss=loss,
     )
@@ -56,10 +55,10 @@ def test_it_stops_by_patience_or_at_the_cap_and_keeps_the_best(
     state = run(module, iter(scores), epochs=epochs, patience=patience)
     assert (state.epoch, state.best_epoch, state.best_auc, state.finished) == (last, best, scores[best - 1], True)
     assert module.weight.item() == -3.0 * best
-    assert [line["validation_auc"] for line in state.history] == scores[:last]
-    assert [line["epoch"] for line in state.history] == list(range(1, last + 1))
-    assert [line["loss"] for line in state.history] == [-3.0 * epoch - 1 for epoch in range(last)]
-    assert {line["stage"] for line in state.history} == {"counting"}
+    assert [line.validation_auc for line in state.history] == scores[:last]
+    assert [line.epoch for line in state.history] == list(range(1, last + 1))
+    assert [line.loss for line in state.history] == [-3.0 * epoch - 1 for epoch in range(last)]
+    assert {line.stage for line in state.history} == {"counting"}
     assert not module.training
 
 
@@ -92,43 +91,43 @@ def test_each_epoch_gets_its_own_batches_and_reports_progress() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_ends_training(tmp_path: Path, bad: float) -> None:
-    module, keeper = Counter(), Keeper(tmp_path / "stage.safetensors", "mine")
-    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: numbers are not finite any more"):
-        run(module, iter([0.5]), loss=lambda epoch: module.weight * (bad if epoch == 1 else 1.0), keeper=keeper)
-    assert load_tensors(keeper.path)[1]["state"]["epoch"] == 1
+    module, checkpoint = Counter(), Checkpoint(tmp_path / "stage.safetensors", "mine")
+    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: the numbers are not finite any more"):
+        run(module, iter([0.5]), loss=lambda epoch: module.weight * (bad if epoch == 1 else 1.0), checkpoint=checkpoint)
+    assert load_tensors(checkpoint.path)[1]["state"]["epoch"] == 1
 
 
 def test_a_score_that_is_not_a_number_ends_training() -> None:
-    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: numbers are not finite any more"):
+    with pytest.raises(TrainingError, match="counting, epoch 2 of at most 10: the numbers are not finite any more"):
         run(Counter(), iter([0.5, float("nan")]))
 
 
 def test_a_finished_stage_is_not_run_again(tmp_path: Path) -> None:
-    keeper = Keeper(tmp_path / "stage.safetensors", "mine")
-    first = run(Counter(), iter([0.5, 0.6, 0.4, 0.3]), keeper=keeper)
+    checkpoint = Checkpoint(tmp_path / "stage.safetensors", "mine")
+    first = run(Counter(), iter([0.5, 0.6, 0.4, 0.3]), checkpoint=checkpoint)
     module = Counter()
-    again = run(module, iter([]), keeper=keeper)
+    again = run(module, iter([]), checkpoint=checkpoint)
     assert again == first
     assert module.weight.item() == -6.0
 
 
 def test_a_checkpoint_of_other_settings_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "stage.safetensors"
-    run(Counter(), iter([0.5]), epochs=1, keeper=Keeper(path, "mine"))
+    run(Counter(), iter([0.5]), epochs=1, checkpoint=Checkpoint(path, "mine"))
     module = Counter()
     with pytest.raises(ArtifactError, match="belongs to a run with other settings or other data"):
-        run(module, iter([]), keeper=Keeper(path, "theirs"))
+        run(module, iter([]), checkpoint=Checkpoint(path, "theirs"))
     assert module.weight.item() == 0
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.02, 0.5, 0.99])
 def test_a_truncated_checkpoint_is_named(tmp_path: Path, kept: float) -> None:
-    keeper = Keeper(tmp_path / "stage.safetensors", "mine")
-    run(Counter(), iter([0.5]), epochs=1, keeper=keeper)
-    whole = keeper.path.read_bytes()
-    keeper.path.write_bytes(whole[: int(kept * len(whole))])
+    checkpoint = Checkpoint(tmp_path / "stage.safetensors", "mine")
+    run(Counter(), iter([0.5]), epochs=1, checkpoint=checkpoint)
+    whole = checkpoint.path.read_bytes()
+    checkpoint.path.write_bytes(whole[: int(kept * len(whole))])
     with pytest.raises(ArtifactError, match=r"stage.safetensors is not a whole safetensors file .*: train again"):
-        run(Counter(), iter([]), keeper=keeper)
+        run(Counter(), iter([]), checkpoint=checkpoint)
 
 
 def test_tensors_and_facts_come_back_and_foreign_files_do_not(tmp_path: Path) -> None:

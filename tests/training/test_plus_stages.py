@@ -21,11 +21,8 @@ from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.training.loop import Schedule
-from resus.training.shares import users_of
-from resus.training.stages import factorize as factors
-from resus.training.stages import refine as evidence
-from resus.training.stages.factorize import factorize
-from resus.training.stages.refine import refine
+from resus.training.stages import factors
+from resus.training.stages.factors import learn_factors, refine_factors
 
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus"}
 Floats = npt.NDArray[np.float32]
@@ -62,7 +59,7 @@ def started(log: InteractionLog) -> Personalizer:
 
 def schedule(epochs: int = 2) -> Schedule:
     scores = iter(range(100))
-    return Schedule(validate=lambda: float(next(scores)), epochs=epochs, patience=epochs)
+    return Schedule("factors", validate=lambda: float(next(scores)), epochs=epochs, patience=epochs)
 
 
 def basis_of(log: InteractionLog) -> Floats:
@@ -81,7 +78,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("stage", [factorize, refine])
+@pytest.mark.parametrize("stage", [learn_factors, refine_factors])
 def test_only_the_rows_of_the_given_users_are_read(
     stage: Stage, log: InteractionLog, users: npt.NDArray[np.int64]
 ) -> None:
@@ -93,12 +90,11 @@ def test_only_the_rows_of_the_given_users_are_read(
     assert equal(learned(stage, spoiled, users, basis), expected)
 
 
-@pytest.mark.parametrize("stage", [factorize, refine])
+@pytest.mark.parametrize("stage", [learn_factors, refine_factors])
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(
     stage: Stage, log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "BATCH_ROWS", 64)
-    monkeypatch.setattr(evidence, "BATCH_ROWS", 64)
     first = learned(stage, log, users, basis_of(log))
     assert equal(learned(stage, log, users, basis_of(log)), first)
     assert not equal(learned(stage, log, users, basis_of(log), seed=2), first)
@@ -108,7 +104,7 @@ def test_what_describes_the_user_is_left_out_but_never_the_item(
     log: InteractionLog, users: npt.NDArray[np.int64]
 ) -> None:
     names = [field.name for field in log.features.fields]
-    assert learned(factorize, log, users, basis_of(log))["encoder.kept"].tolist() == [
+    assert learned(learn_factors, log, users, basis_of(log))["encoder.kept"].tolist() == [
         float(name != "home") for name in names
     ]
     column = column_of(log, "item")
@@ -116,13 +112,13 @@ def test_what_describes_the_user_is_left_out_but_never_the_item(
     for user in range(log.n_users):  # each user meets one item only
         rows = log.rows_of(np.array([user]))
         ids[rows, column] = ids[rows[0], column]
-    faithful = learned(factorize, replace(log, ids=ids), users, basis_of(log))
+    faithful = learned(learn_factors, replace(log, ids=ids), users, basis_of(log))
     assert faithful["encoder.kept"][number_of(log, "item")] == 1.0
 
 
 def test_rows_that_differ_in_who_the_user_is_have_one_code(log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
     model = started(log)
-    factorize(model, basis_of(log), log, users, schedule(), seed=1)
+    learn_factors(model, basis_of(log), log, users, schedule(), seed=1)
     rows = log.rows_of(users[:3])
     column = column_of(log, "home")
     ids = log.ids.copy()
@@ -144,7 +140,7 @@ def test_a_value_that_no_training_row_has_says_nothing(log: InteractionLog, user
     rows, column, ids = log.rows_of(users), column_of(log, "item"), log.ids.copy()
     rare = int(ids[rows[0], column])
     ids[rows[ids[rows, column] == rare], column] = rare + 1 if rare + 1 in ids[:, column] else rare - 1
-    table = learned(factorize, replace(log, ids=ids), users, basis_of(log))["encoder.embedding.table"]
+    table = learned(learn_factors, replace(log, ids=ids), users, basis_of(log))["encoder.embedding.table"]
     seen = np.setdiff1d(ids[rows], log.features.first_ids)
     unseen = np.setdiff1d(np.arange(len(table)), seen)
     assert rare in unseen
@@ -157,15 +153,15 @@ def test_the_prior_is_the_spread_of_the_users(
 ) -> None:
     kept: list[Any] = []
 
-    class Watched(factors._Together):
+    class Watched(factors._WithUserVectors):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             kept.append(self)
 
-    monkeypatch.setattr(factors, "_Together", Watched)
+    monkeypatch.setattr(factors, "_WithUserVectors", Watched)
     model = started(log)
-    factorize(model, basis_of(log), log, users, schedule(), seed=1)
-    people = kept[0].people.table.detach().double().numpy()
+    learn_factors(model, basis_of(log), log, users, schedule(), seed=1)
+    people = kept[0].users.table.detach().double().numpy()
     assert people.shape == (len(users), 1 + 4)
     assert isinstance(model.encoder, FactorEncoder)
     assert isinstance(model.learner, PlusLearner)
@@ -183,25 +179,25 @@ def test_the_prior_is_the_spread_of_the_users(
 
 
 def epoch(log: InteractionLog, users: npt.NDArray[np.int64], number: int = 0) -> list[EpisodeBatch]:
-    """What `refine` walks through."""
-    return list(evidence._some_of_everyone(log, users, np.random.default_rng([1, 7, number])))
+    """What `refine_factors` walks through."""
+    return list(factors._events_of_each(log, users, np.random.default_rng([1, 7, number])))
 
 
 @pytest.mark.parametrize("events_at_most", [1, 5, 64])
 def test_each_epoch_takes_every_user_once_and_some_of_each(
     log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch, events_at_most: int
 ) -> None:
-    monkeypatch.setattr(evidence, "EVENTS", events_at_most)
-    monkeypatch.setattr(evidence, "BATCH_ROWS", 40)
+    monkeypatch.setattr(factors, "EVENTS_PER_USER", events_at_most)
+    monkeypatch.setattr(factors, "BATCH_ROWS", 40)
     batches = epoch(log, users)
     assert len(batches) > 1 or events_at_most == 1
-    owners = np.concatenate([users_of(log, batch.rows[batch.starts]) for batch in batches])
+    owners = np.concatenate([log.owners_of(batch.rows[batch.starts]) for batch in batches])
     assert sorted(owners) == sorted(users)
     for batch in batches:
         assert np.array_equal(batch.support_sizes, batch.lengths)
         assert len(np.unique(batch.rows)) == len(batch.rows)
-        own = users_of(log, batch.rows[batch.starts])
-        assert np.array_equal(users_of(log, batch.rows), np.repeat(own, batch.lengths))
+        own = log.owners_of(batch.rows[batch.starts])
+        assert np.array_equal(log.owners_of(batch.rows), np.repeat(own, batch.lengths))
         assert np.array_equal(batch.lengths, np.minimum(log.lengths[own], events_at_most))
         assert batch.lengths[:-1].sum() < 40 + events_at_most
     taken = np.concatenate([batch.rows for batch in batches])
@@ -212,7 +208,7 @@ def test_each_epoch_takes_every_user_once_and_some_of_each(
 def test_of_a_long_user_any_event_may_be_taken(
     log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "EVENTS", 3)
+    monkeypatch.setattr(factors, "EVENTS_PER_USER", 3)
     taken = [batch.rows for number in range(150) for batch in epoch(log, users, number)]
     assert np.array_equal(np.unique(np.concatenate(taken)), np.sort(log.rows_of(users)))
 
@@ -221,15 +217,15 @@ def test_refining_moves_the_factors_alone_and_keeps_them_where_nothing_got_bette
     log: InteractionLog, users: npt.NDArray[np.int64]
 ) -> None:
     before = {name: tensor.clone() for name, tensor in started(log).state_dict().items()}
-    after = learned(refine, log, users, basis_of(log))
+    after = learned(refine_factors, log, users, basis_of(log))
     assert [name for name in before if not torch.equal(before[name], after[name])] == ["encoder.embedding.table"]
     model = started(log)
-    state = refine(model, basis_of(log), log, users, replace(schedule(), start=1e9), seed=1)
+    state = refine_factors(model, basis_of(log), log, users, replace(schedule(), start=1e9), seed=1)
     assert (state.best_epoch, state.epoch) == (0, 2)
     assert equal(model.state_dict(), before)
 
 
 def test_refining_raises_the_evidence(log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
-    state = refine(started(log), basis_of(log), log, users, schedule(epochs=8), seed=1)
-    losses = [line["loss"] for line in state.history]
+    state = refine_factors(started(log), basis_of(log), log, users, schedule(epochs=8), seed=1)
+    losses = [line.loss or 0 for line in state.history]
     assert losses[-1] < losses[0]

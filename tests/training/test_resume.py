@@ -1,155 +1,181 @@
-"""A stage that is killed after any epoch and goes on from its checkpoint ends exactly as one that was not."""
+"""A run that is killed and resumed ends exactly like one that ran through."""
 
-import shutil
-from collections.abc import Callable
-from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from planted_models import TINY, events, log_of
 
 from resus.config.resolve import resolve
 from resus.config.settings import Config
-from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
-from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.sampling import EpisodeSampler
-from resus.evaluation.metrics import auc
-from resus.model.build import build_personalizer, build_predictor
-from resus.model.personalizer import Personalizer
-from resus.model.predictors.neural import NeuralPredictor
-from resus.training.checkpoint import StageState
-from resus.training.loop import Keeper, Report, Schedule
-from resus.training.stages.metatrain import metatrain
-from resus.training.stages.pretrain import pretrain
+from resus.errors import ArtifactError
+from resus.progress import Progress, silent
+from resus.tensor_files import load_tensors
+from resus.training import loop, rowwise_adam
+from resus.training.stages import factors
+from resus.training.train import Trained, train, train_predictor
 
-TRAIN, HELD_OUT = np.arange(40), np.arange(40, 60)
-EPOCHS = 4
-SMALL: dict[str, Any] = {
-    "predictor.hidden_units": (8,),
-    "predictor.embedding_dim": 3,
-    "encoder.hidden_units": (8,),
-    "encoder.embedding_dim": 3,
-    "evaluation.max_size": 5,
+FOLDS = 2
+FOLD = f"predictor without fold {FOLDS} of {FOLDS}"
+BATCHES = {"predictor.batch_size": 64, "training.batch_size": 64}
+PLUS: dict[str, Any] = {"learner.kind": "plus", "training.folds": FOLDS, "encoder.epochs": 2, "training.batch_size": 32}
+MODELS: dict[str, dict[str, Any]] = {
+    "ridge": {},
+    "ridge with a fixed λ": {"learner.learn_ridge": False, "fusion.bias": True},
+    "nearest": {"learner.kind": "nearest"},
+    "joint ridge": {"predictor.pretrain": False},
+    "joint nearest": {"predictor.pretrain": False, "learner.kind": "nearest"},
+    "plus": PLUS,
+    "plus on trees": PLUS | {"predictor.kind": "lightgbm"},
 }
-Stage = Callable[[InteractionLog, Keeper | None, Report | None], tuple[StageState, dict[str, Tensor]]]
+PLUS_STAGES = ("factors", "scales", "evidence", "final scales")
 
 
-def parts(config: Config, log: InteractionLog) -> tuple[NeuralPredictor, Personalizer]:
-    predictor = build_predictor(config, log.features)
-    assert isinstance(predictor, NeuralPredictor)
-    return predictor, build_personalizer(config, log.features, predictor)
-
-
-def pretraining(log: InteractionLog, keeper: Keeper | None, report: Report | None) -> Any:
-    predictor, _ = parts(resolve(SMALL), log)
-    held_out = log.rows_of(HELD_OUT)
-    state = pretrain(
-        predictor,
-        log,
-        log.rows_of(TRAIN),
-        Schedule(
-            validate=lambda: auc(log.labels[held_out], predictor.logits_of_rows(log, held_out)),
-            epochs=EPOCHS,
-            patience=EPOCHS,
-            keeper=keeper,
-            report=report,
-        ),
-        learning_rate=0.01,
-        batch_size=64,
-        seed=5,
-    )
-    return state, predictor.state_dict()
-
-
-def metatraining(joint: bool, **settings: Any) -> Stage:
-    def stage(log: InteractionLog, keeper: Keeper | None, report: Report | None) -> Any:
-        config = resolve(SMALL | settings)
-        predictor, model = parts(config, log)
-        ordered = OrderedUsers.of(log, HELD_OUT, 1)
-        fixed = np.random.default_rng(1).normal(size=log.n_rows).astype(np.float32)
-        asked = ordered.positions >= 5
-
-        def validate() -> float:
-            basis = None if joint else fixed[ordered.rows]
-            logits = model.score_prefixes(log, ordered, [5], basis=basis)
-            return auc(log.labels[ordered.rows][asked], logits[asked, 0])
-
-        before = deepcopy(nn.ModuleDict({"predictor": predictor, "model": model}))
-        state = metatrain(
-            model,
-            None if joint else fixed,
-            log,
-            EpisodeSampler(log, TRAIN, max_size=5, batch_size=64, sizes="uniform", seed=5),
-            Schedule(validate=validate, epochs=EPOCHS, patience=EPOCHS, keeper=keeper, report=report),
-            learning_rate=0.01,
-            scalar_learning_rate=0.05,
-        )
-        for part, learns in ((predictor, joint), (model, True)):
-            start = before["predictor" if part is predictor else "model"].state_dict()
-            assert any(not torch.equal(start[name], tensor) for name, tensor in part.state_dict().items()) == learns
-        return state, model.state_dict() | predictor.state_dict(prefix="predictor.") if joint else model.state_dict()
-
-    return stage
-
-
-STAGES: dict[str, Stage] = {
-    "pretrain": pretraining,
-    "frozen, ridge": metatraining(False),
-    "frozen, ridge, fixed λ": metatraining(False, **{"learner.learn_ridge": False, "fusion.bias": True}),
-    "frozen, nearest": metatraining(False, **{"learner.kind": "nearest"}),
-    "joint, ridge": metatraining(True),
-    "joint, nearest": metatraining(True, **{"learner.kind": "nearest"}),
-}
-
-
-@pytest.fixture(scope="module")
+@cache
 def log() -> InteractionLog:
-    return planted_log(PlantedWorld(users=60, items=20, events_per_user=12))
+    return log_of(events())
 
 
-def without_seconds(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in history]
+def config_of(model: str) -> Config:
+    return resolve(TINY | BATCHES | MODELS[model])
 
 
-@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES)
-def test_a_run_that_goes_on_after_any_epoch_ends_as_one_undisturbed(
-    stage: Stage, log: InteractionLog, tmp_path: Path
+@pytest.fixture(autouse=True)
+def _several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factors, "BATCH_ROWS", 128)
+
+
+@pytest.fixture
+def _save_after_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 0.0)
+
+
+@cache
+def uninterrupted(model: str) -> Trained:
+    return train(config_of(model), log())
+
+
+def resume(model: str, folder: Path, progress: Progress = silent) -> Trained:
+    return train(config_of(model), log(), folder=folder, resume=True, progress=progress)
+
+
+def assert_same(one: Trained, other: Trained) -> None:
+    assert one.history == other.history
+    for mine, theirs in (
+        (one.model.state_dict(), other.model.state_dict()),
+        (one.model.predictor.state_dict(), other.model.predictor.state_dict()),
+    ):
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+class KilledError(Exception):
+    pass
+
+
+class Killer:
+    """Progress that lets a stage, or one epoch, report `calls` times and raises at the next report."""
+
+    def __init__(self, stage: str, calls: int) -> None:
+        self.task, self.left, self.done = stage if "," in stage else f"{stage},", calls, 0
+
+    def __call__(self, task: str, done: int, total: int | None, unit: str = "") -> None:
+        if task.startswith(self.task):
+            if not self.left:
+                self.done = done
+                raise KilledError
+            self.left -= 1
+
+
+def kill(model: str, stage: str, calls: int, folder: Path) -> int:
+    """Train until the stage has reported so often; return how many rows of the epoch were done by then."""
+    killer = Killer(stage, calls)
+    with pytest.raises(KilledError):
+        resume(model, folder, killer)
+    return killer.done
+
+
+@pytest.mark.usefixtures("_save_after_each_batch")
+@pytest.mark.parametrize("large", [1, 1_000_000])
+@pytest.mark.parametrize(("stage", "calls"), [("predictor", 3), ("predictor, epoch 2", 1), ("residuals", 4)])
+def test_an_epoch_resumes_after_its_last_saved_batch(
+    stage: str, calls: int, large: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch.manual_seed(1)
-    expected, weights = stage(log, None, None)
-    torch.manual_seed(1)
-    running = Keeper(tmp_path / "running", "mine")
-    kept: list[Keeper] = []
+    monkeypatch.setattr(rowwise_adam, "LARGE", large)
+    expected = train(config_of("ridge"), log())
+    done = kill("ridge", stage, calls, tmp_path)
+    kept = tmp_path / "checkpoints" / f"{stage.partition(',')[0]}.safetensors"
+    assert load_tensors(kept)[1]["state"]["batch"] == calls
+    reported: list[int] = []
 
-    def keep(history: list[dict[str, Any]]) -> None:
-        kept.append(Keeper(tmp_path / f"killed after {len(history)}", "mine"))
-        shutil.copy(running.path, kept[-1].path)
+    def watch(task: str, done: int, total: int | None, unit: str = "") -> None:
+        if task.startswith(stage):
+            reported.append(done)
 
-    stage(log, running, keep)
-    assert len(kept) == EPOCHS
-    for epoch, keeper in enumerate(kept, start=1):
-        torch.manual_seed(100 + epoch)  # another start, so whatever the checkpoint forgot would show
-        state, found = stage(log, keeper, None) if epoch < EPOCHS else resumed_at_the_end(stage, log, keeper)
-        assert without_seconds(state.history) == without_seconds(expected.history)
-        assert (state.epoch, state.best_epoch, state.best_auc) == (EPOCHS, expected.best_epoch, expected.best_auc)
-        assert found.keys() == weights.keys()
-        assert all(torch.equal(found[name], tensor) for name, tensor in weights.items())
+    assert_same(resume("ridge", tmp_path, watch), expected)
+    assert reported[0] == done, "it does not repeat the batches before"
 
 
-def resumed_at_the_end(stage: Stage, log: InteractionLog, keeper: Keeper) -> tuple[StageState, dict[str, Tensor]]:
-    def unexpected(history: list[dict[str, Any]]) -> None:
-        pytest.fail("a finished stage ran again")
+@pytest.mark.usefixtures("_save_after_each_batch")
+@pytest.mark.parametrize(
+    ("stage", "calls"), [(FOLD, 3), ("factors", 4), ("scales", 1), ("evidence", 4), ("final scales", 0)]
+)
+def test_each_stage_of_resus_plus_resumes(stage: str, calls: int, tmp_path: Path) -> None:
+    kill("plus", stage, calls, tmp_path)
+    assert_same(resume("plus", tmp_path), uninterrupted("plus"))
 
-    return stage(log, keeper, unexpected)
+
+def test_a_run_killed_in_every_stage_resumes(tmp_path: Path) -> None:
+    for stage in ("predictor", FOLD, *PLUS_STAGES):
+        kill("plus", stage, 2, tmp_path)
+    assert_same(resume("plus", tmp_path), uninterrupted("plus"))
 
 
-@pytest.mark.parametrize("stage", ["pretrain", "joint, ridge", "joint, nearest"])
-def test_training_lowers_the_loss(stage: str, log: InteractionLog) -> None:
-    torch.manual_seed(2)
-    state, _ = STAGES[stage](log, None, None)
-    losses = [line["loss"] for line in state.history]
-    assert losses[-1] < losses[0]
+def test_a_run_on_trees_resumes_after_a_fold(tmp_path: Path) -> None:
+    for stage in (FOLD, "factors"):
+        kill("plus on trees", stage, 0, tmp_path)
+    assert_same(resume("plus on trees", tmp_path), uninterrupted("plus on trees"))
+
+
+def test_half_written_logits_are_completed(tmp_path: Path) -> None:
+    kill("plus", "factors", 0, tmp_path)
+    logits = np.lib.format.open_memmap(tmp_path / "checkpoints" / "basis.npy", mode="r+")
+    logits[np.flatnonzero(np.isfinite(logits))[::3]] = np.nan
+    logits.flush()
+    assert_same(resume("plus", tmp_path), uninterrupted("plus"))
+
+
+@pytest.mark.usefixtures("_save_after_each_batch")
+@pytest.mark.parametrize("model", MODELS)
+def test_checkpoints_hold_all_that_the_last_stage_needs(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The resumed run starts from other weights, so anything that is missing in a checkpoint would show."""
+    kill(model, uninterrupted(model).history[-1].stage, 3, tmp_path)
+    seed = torch.manual_seed
+    monkeypatch.setattr(torch, "manual_seed", lambda number: seed(number + 100))
+    assert_same(resume(model, tmp_path), uninterrupted(model))
+
+
+def test_a_predictor_that_is_trained_alone_resumes(tmp_path: Path) -> None:
+    expected = train_predictor(config_of("ridge"), log())
+    with pytest.raises(KilledError):
+        train_predictor(config_of("ridge"), log(), folder=tmp_path, progress=Killer("predictor, epoch 2", 2))
+    found = train_predictor(config_of("ridge"), log(), folder=tmp_path)
+    assert found.history == expected.history
+    mine, theirs = found.predictor.state_dict(), expected.predictor.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_a_run_resumes_only_with_the_same_settings_data_and_predictor(tmp_path: Path) -> None:
+    kill("ridge", "residuals", 0, tmp_path)
+    given = train_predictor(config_of("ridge"), log())
+    with pytest.raises(ArtifactError, match="holds an unfinished run: resume it with --resume"):
+        train(config_of("ridge"), log(), folder=tmp_path)
+    for config, predictor in ((config_of("nearest"), None), (config_of("ridge"), given)):
+        with pytest.raises(ArtifactError, match="holds an unfinished run with other settings or other data"):
+            train(config, log(), folder=tmp_path, resume=True, given=predictor)

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
+from resus.history import History
 from resus.model.predictors.base import Predictor
 
 

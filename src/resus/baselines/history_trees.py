@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_predictor
 from resus.baselines.user_bias import support_residuals
 from resus.data.log.log import InteractionLog
@@ -18,6 +18,7 @@ from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows
+from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
 from resus.randomness import Purpose, generator
 
@@ -88,7 +89,7 @@ class HistoryTrees:
             callbacks=[lightgbm.early_stopping(self.patience, verbose=False)],
         )
         reached = task.validation_auc(partial(self.score_prefixes, log))
-        return [*history, {"stage": "trees", "epoch": self.booster.best_iteration, "validation_auc": reached}]
+        return [*history, EpochRecord("trees", self.booster.best_iteration, reached)]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         basis = self.predictor.logits_of_rows(log, batch.rows)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +16,12 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
+from resus.history import History
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
-from resus.training.loop import Keeper
+from resus.training.checkpoint import Checkpoint
 
 Floats = npt.NDArray[np.float32]
-History = list[dict[str, Any]]
 
 
 class Method(Protocol):
@@ -91,8 +91,8 @@ class Task:
             aucs.append(auc(labels[queries], logits[queries, column]))
         return float(np.nanmean(aucs))
 
-    def keeper(self, stage: str) -> Keeper | None:
-        """Where a stage keeps its checkpoint."""
+    def checkpoint(self, stage: str) -> Checkpoint | None:
+        """Where a stage saves its state."""
         if self.folder is None:
             return None
-        return Keeper(self.folder / f"{stage}.safetensors", self.config.fingerprint(self.log.content_hash))
+        return Checkpoint(self.folder / f"{stage}.safetensors", self.config.fingerprint(self.log.content_hash))

@@ -4,15 +4,17 @@ import hashlib
 import json
 from pathlib import Path
 
-from resus.baselines.method import History, Task
+from resus.baselines.method import Task
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.files import locked, read_json, write_json
+from resus.history import EpochRecord, History
 from resus.model.build import build_predictor
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.tensor_files import load_tensors, save_tensors
-from resus.training.run import cross_fit, forget_checkpoints, train_predictor
+from resus.training.run import TrainedPredictor, delete_checkpoints
+from resus.training.train import train_predictor, write_cross_fitted_logits
 
 
 def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, History]:
@@ -27,19 +29,21 @@ def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, Hi
     pretrain = {"predictor.pretrain": True} if PREDICTORS.is_architecture(kind) else {}
     config = task.config.changed({"predictor.kind": kind, **pretrain})
     if task.shelf is None:
-        return train_predictor(config, task.log, progress=task.progress)
+        trained = train_predictor(config, task.log, progress=task.progress)
+        return trained.predictor, list(trained.history)
     path = task.shelf / f"{kind}-{config.seed}-{_mark(config, task.log)}.safetensors"
     with locked(path.with_suffix(".lock")):
         if path.exists():
             predictor = build_predictor(config, task.log.features)
             tensors, facts = load_tensors(path)
             predictor.load_state_dict(tensors)
-            return predictor, facts["history"]
+            return predictor, [EpochRecord(**record) for record in facts["history"]]
         unfinished = path.with_suffix("")
-        predictor, history = train_predictor(config, task.log, folder=unfinished, progress=task.progress)
-        save_tensors(path, dict(predictor.state_dict()), {"history": history})
-        forget_checkpoints(unfinished)
-    return predictor, history
+        trained = train_predictor(config, task.log, folder=unfinished, progress=task.progress)
+        history = [record.to_json() for record in trained.history]
+        save_tensors(path, dict(trained.predictor.state_dict()), {"history": history})
+        delete_checkpoints(unfinished)
+    return trained.predictor, list(trained.history)
 
 
 def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
@@ -60,14 +64,14 @@ def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
     kind = f"{plain.predictor.kind}-{plain.seed}-{_mark(plain, task.log)}"
     path = task.shelf / f"{kind}-folds-{plain.training.folds}.npy"
     finished = path.with_suffix(".json")
-    _, known = shared_predictor(task, plain.predictor.kind)
+    given = TrainedPredictor(*shared_predictor(task, plain.predictor.kind), path)
     with locked(path.with_suffix(".lock")):
         if finished.exists():
-            return path, list(read_json(finished))
+            return path, [EpochRecord(**record) for record in read_json(finished)]
         unfinished = path.with_suffix("")
-        history = cross_fit(plain, task.log, path, folder=unfinished, history=known, progress=task.progress)
-        write_json(finished, history)
-        forget_checkpoints(unfinished)
+        history = write_cross_fitted_logits(plain, task.log, given, folder=unfinished, progress=task.progress)
+        write_json(finished, [record.to_json() for record in history])
+        delete_checkpoints(unfinished)
     return path, history
 
 

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
+from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
 
 STRONGEST_PRIOR = 1e4
@@ -45,8 +46,7 @@ class UserBias:
             torch.from_numpy(log.labels[held_out.rows[row]]),
         )
         reached = task.validation_auc(partial(self.score_prefixes, log))
-        chosen = {"scale": self.scale, "prior": self.prior}
-        return [*history, {"stage": "bias", "epoch": 1, "validation_auc": reached, **chosen}]
+        return [*history, EpochRecord("bias", 1, reached)]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         basis = self.predictor.logits_of_rows(log, batch.rows)

@@ -80,6 +80,7 @@ def command(
     log = InteractionLog.open(folder_of_log)
 
     from resus.estimator import Resus  # torch takes seconds to load: report mistakes first
+    from resus.history import best_epoch
 
     source = Resus.load(predictor_from) if predictor_from else None
     inherited = source.config.settings_of_predictor() if source else None
@@ -105,10 +106,10 @@ def command(
                 folder_of_log, folder=folder, resume=resume, predictor_from=source, progress=progress
             )
     say(f"{model.name} on {folder_of_log}")
-    for stage in dict.fromkeys(line["stage"] for line in model.history):
-        epochs = [line for line in model.history if line["stage"] == stage]
-        best = max(epochs, key=lambda line: line["validation_auc"])
-        say(f"  {stage}: validation AUC {best['validation_auc']:.4f}, at epoch {best['epoch']} of {len(epochs)}")
+    for stage in dict.fromkeys(record.stage for record in model.history):
+        epochs = [record for record in model.history if record.stage == stage]
+        best = best_epoch(epochs)
+        say(f"  {stage}: validation AUC {best.validation_auc:.4f}, at epoch {best.epoch} of {len(epochs)}")
     say(f"run in {folder}; next: resus evaluate {folder}")
 
 

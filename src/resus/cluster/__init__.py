@@ -1,1 +1,1 @@
-"""More than one machine: the same training and the same prediction, started on the workers of a Ray cluster."""
+"""Training and prediction on the workers of a Ray cluster."""

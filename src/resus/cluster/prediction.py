@@ -1,7 +1,8 @@
-"""Batch prediction on a cluster, through Ray Data: rows meet their user's other rows, and are answered as at home.
+"""Batch prediction on a cluster, through Ray Data.
 
-Encoded rows travel, support and query together, grouped by user; the answers come back with their row numbers and are
-put beside the query's columns in the order of the query. Tables and run folder lie where every worker sees them.
+The rows of both tables are encoded and grouped by user, so that a worker has all rows of its users. The answers come
+back with their row numbers and are written beside the query's columns, in the order of the query. Every worker must see
+the tables and the run folder.
 """
 
 import contextlib
@@ -50,7 +51,7 @@ def predict_on_ray(
     score_with: Path | None = None,
     progress: Progress = silent,
 ) -> Scored:
-    """`predict_file` on the workers of a cluster; both tables are Parquet, and a model that scores them is a file."""
+    """`predict_file` on the workers of a cluster. Both tables, and a model that writes a score column, are files."""
     check_out(out, support, query)
     known, asked = ParquetBlocks(support), ParquetBlocks(query)
     model = _Model(str(run.resolve()), str(score_with.resolve()) if score_with else None)
@@ -63,7 +64,7 @@ def predict_on_ray(
 
 
 class _Model(NamedTuple):
-    """Where the workers find a run, and the model that writes its score column."""
+    """Where the workers find the run, and the model that writes its score column."""
 
     run: str
     score_with: str | None
@@ -95,7 +96,7 @@ def _answers(
     except RayError as error:
         reason = " ".join(str(error).split())[-300:]
         raise ArtifactError(
-            f"a worker failed (… {reason}): see that every worker sees the run and the tables"
+            f"a worker failed (… {reason}): check that every worker can read the run folder and the tables"
         ) from None
 
 
@@ -105,11 +106,11 @@ def _scorer(model: _Model) -> Scorer:
 
 
 def _encoded(block: Columns, *, model: _Model, block_rows: int, groups: int) -> Columns:
-    """One block of a table: of each row its user, the user's group, its ids and weights, and the label of an event."""
+    """The rows of one block of a table: user, group of the user, ids, weights, and the label if the row is an event."""
     try:
         path, first, is_query = (block[name][0] for name in ("path", "first", "is_query"))
         return _encoded_rows(_scorer(model), Path(str(path)), int(first), bool(is_query), block_rows, groups)
-    except (ConfigError, DataError) as error:  # as a row of its own that comes first: Ray forgets what an exception was
+    except (ConfigError, DataError) as error:  # as a row that sorts first, because Ray hides the kind of an exception
         return _refusal(_scorer(model), str(error))
 
 
@@ -149,7 +150,7 @@ def _refusal(scorer: Scorer, reason: str) -> Columns:
 
 
 def _answered(group: Columns, *, model: _Model) -> Columns:
-    """All rows of some users: the answers to their queries."""
+    """All rows of some users → the answers to their queries."""
     torch.set_num_threads(1)
     scorer = _scorer(model)
     in_order = np.argsort(group["row"], kind="stable")
@@ -158,7 +159,7 @@ def _answered(group: Columns, *, model: _Model) -> Columns:
     index = SupportIndex.of(_users(events), events["ids"], events.get("weights"), events["label"])
     found = answer(scorer.model, index, _users(asked), Features.of(asked["ids"], asked.get("weights")))
     unknown = np.full(len(asked["row"]), "", dtype=object)
-    unknown[:1] = json.dumps(scorer.features.count_unknown(asked["ids"]))  # one word for all of them
+    unknown[:1] = json.dumps(scorer.features.count_unknown(asked["ids"]))  # one count for all rows
     return {"row": asked["row"], **found.columns, UNKNOWN: unknown, REFUSED: asked[REFUSED]}
 
 
@@ -173,7 +174,7 @@ def _users(rows: Columns) -> pl.Series:
 def _write(
     query: ParquetBlocks, answers: Iterator[Columns], out: Path, block_rows: int, progress: Progress
 ) -> dict[str, int]:
-    """The query with the answers beside it; by field, the rows with a value never seen in training."""
+    """Write the query with its answers; return, by field, how many rows have a value never seen in training."""
     unknown: Counter[str] = Counter()
     done = 0
     with atomic_path(out) as aside, contextlib.ExitStack() as opened:
@@ -181,7 +182,7 @@ def _write(
         for table, found in zip(query.tables(block_rows), answers, strict=True):
             if found["row"][0] < 0:
                 raise DataError(str(found[REFUSED][0]))
-            assert np.array_equal(found["row"], np.arange(done, done + table.num_rows)), "every query has its answer"
+            assert np.array_equal(found["row"], np.arange(done, done + table.num_rows)), "every query has one answer"
             for text in filter(None, found.pop(UNKNOWN)):
                 unknown.update(json.loads(text))
             answered = with_columns(table, {name: found[name] for name in ANSWERS})

@@ -1,4 +1,4 @@
-"""A Ray cluster to work on: the one that RAY_ADDRESS names, or one of this machine alone."""
+"""The Ray cluster that RAY_ADDRESS names, or a new one on this machine."""
 
 import contextlib
 import importlib.util
@@ -12,20 +12,20 @@ OBJECT_STORE_BYTES = 512 << 20
 
 
 def need_ray() -> None:
-    """One sentence where the extra is not installed."""
+    """Raise ConfigError if the extra is not installed."""
     if importlib.util.find_spec("ray") is None:
-        raise ConfigError("the engine 'ray' is not installed: get it with pip install 'resus[ray]'")
+        raise ConfigError("the engine 'ray' is not installed: install it with pip install 'resus[ray]'")
 
 
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[None]:
-    """Join the cluster, or start one on loopback with a core per worker and end it afterwards."""
+    """Join the cluster, or start one on this machine with a core per worker and stop it afterwards."""
     need_ray()
     if workers < 1:
-        raise ConfigError(f"--workers is {workers}: at least one has to work")
+        raise ConfigError(f"--workers is {workers}: use at least 1")
     joined = bool(os.environ.get("RAY_ADDRESS"))
     if not joined:
-        # Read when ray is first imported: a cluster of one machine speaks on loopback only, as on a desktop system.
+        # Ray reads this when it is imported: a cluster of one machine then listens on loopback only.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ["RAY_TRAIN_V2_ENABLED"] = "1"
@@ -41,7 +41,7 @@ def cluster(workers: int) -> Iterator[None]:
         if cores < workers:
             ray.shutdown()
             raise ConfigError(
-                f"--workers is {workers}, but the cluster has {cores} cores: ask for fewer, or add machines"
+                f"--workers is {workers}, but the cluster has {cores} cores: use fewer workers, or add machines"
             )
     else:
         ray.init(num_cpus=workers, include_dashboard=False, object_store_memory=OBJECT_STORE_BYTES, **quiet)

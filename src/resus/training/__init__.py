@@ -1,1 +1,1 @@
-"""Learning Ψ from everyone, then Φ, Λ and β from episodes."""
+"""From a log to a trained model: a run follows the recipe of its learner, stage by stage."""

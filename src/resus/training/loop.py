@@ -1,26 +1,25 @@
-"""One training stage: epochs of batches, early stopping on a validation score, a checkpoint now and then."""
+"""One training stage: epochs of batches, early stopping by a validation score, and checkpoints."""
 
 import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from resus.errors import TrainingError
+from resus.history import EpochRecord, History
 from resus.progress import Progress, silent
-from resus.training.checkpoint import StageState, load_checkpoint, save_checkpoint
-from resus.training.crew import Alone, Crew
+from resus.training.checkpoint import Checkpoint, StageState
 from resus.training.rowwise_adam import RowwiseAdam
+from resus.training.workers import OneWorker, Workers
 
-CHECKPOINT_SECONDS = 120.0  # between two checkpoints within an epoch; one is written after every epoch in any case
+CHECKPOINT_SECONDS = 120.0  # between two checkpoints within an epoch; the end of an epoch always writes one
 
 Batch = TypeVar("Batch")
 Yielded = TypeVar("Yielded", covariant=True)
-Report = Callable[[list[dict[str, Any]]], None]
 
 
 class Batches(Protocol[Yielded]):
@@ -32,29 +31,25 @@ class Batches(Protocol[Yielded]):
 
 
 @dataclass(frozen=True)
-class Keeper:
-    """Where a stage keeps its checkpoint, and of which run it is."""
-
-    path: Path
-    fingerprint: str
-
-
-@dataclass(frozen=True)
 class Schedule:
-    """How long a stage runs, what judges it, and who is told; `start` is the score to beat of what it starts from."""
+    """The name of a stage, how long it runs, what judges it, where it saves its state and who is told.
 
+    `start` is the validation score of the weights that the stage starts from. If no epoch beats it, they stay.
+    `report` gets the history of the stage after each epoch, and when a checkpoint is loaded.
+    """
+
+    stage: str
     validate: Callable[[], float]
     epochs: int
     patience: int
     start: float = float("-inf")
-    keeper: Keeper | None = None
+    checkpoint: Checkpoint | None = None
     progress: Progress = silent
-    report: Report | None = None
-    crew: Crew = field(default_factory=Alone)
+    report: Callable[[History], None] = lambda _: None
+    workers: Workers = field(default_factory=OneWorker)
 
 
 def run_stage(
-    name: str,
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
     schedule: Schedule,
@@ -63,11 +58,11 @@ def run_stage(
     loss: Callable[[Batch], Tensor],
     rows: int | None = None,
 ) -> StageState:
-    """Train until the validation score has not grown for `patience` epochs; leave the best weights in `module`.
+    """Train until the validation score has not grown for `patience` epochs, then put the best weights into `module`.
 
-    `rows`, those of an epoch, are what progress counts where they are given.
+    Progress counts rows if `rows`, the number of rows in an epoch, is given, else batches.
     """
-    stage = _Stage(name, module, optimizer, schedule, loss, rows)
+    stage = _Stage(module, optimizer, schedule, loss, rows)
     stage.load()
     state = stage.state
     while not state.finished:
@@ -75,61 +70,53 @@ def run_stage(
     if isinstance(optimizer, RowwiseAdam):
         optimizer.release()
     module.load_state_dict(stage.best)
-    module.eval()  # also where a finished stage was only loaded
+    module.eval()  # also after a finished stage was only loaded
     return state
 
 
 class _Stage:
-    """A stage under way."""
+    """A stage that is running."""
 
     def __init__(
         self,
-        name: str,
         module: nn.Module,
         optimizer: torch.optim.Optimizer,
         schedule: Schedule,
         loss: Callable[[Any], Tensor],
         rows: int | None,
     ) -> None:
-        self.name, self.module, self.optimizer, self.schedule = name, module, optimizer, schedule
+        self.module, self.optimizer, self.schedule = module, optimizer, schedule
         self.loss, self.rows = loss, rows
         self.state = StageState(best_auc=schedule.start)
         self.best = _copy(module)
 
     def load(self) -> None:
-        keeper = self.schedule.keeper
-        if keeper and keeper.path.exists():
-            self.state, self.best = load_checkpoint(keeper.path, self.module, self.optimizer, keeper.fingerprint)
-        self.schedule.crew.wait()  # nobody goes on, and writes, before everyone has read
+        checkpoint = self.schedule.checkpoint
+        if checkpoint and checkpoint.exists():
+            self.state, self.best = checkpoint.load(self.module, self.optimizer)
+            self.schedule.report(self.state.history)
+        self.schedule.workers.wait()  # no worker may write before all have read
 
     def save(self) -> None:
-        keeper = self.schedule.keeper
-        if keeper and self.schedule.crew.rank == 0:
-            save_checkpoint(keeper.path, self.state, self.module, self.best, self.optimizer, keeper.fingerprint)
+        checkpoint = self.schedule.checkpoint
+        if checkpoint and self.schedule.workers.rank == 0:
+            checkpoint.save(self.state, self.module, self.best, self.optimizer)
 
     def run_epoch(self, batches: Batches[Any]) -> None:
         state, schedule = self.state, self.schedule
         began = time.perf_counter() - state.seconds
-        task = f"{self.name}, epoch {state.epoch + 1} of at most {schedule.epochs}"
-        mean_loss = self._train(task, batches, began)
+        task = f"{schedule.stage}, epoch {state.epoch + 1} of at most {schedule.epochs}"
+        loss = self._train(task, batches, began)
         score = schedule.validate()
         state.epoch, state.batch, state.loss, state.seconds = state.epoch + 1, 0, 0.0, 0.0
         _check_finite(task, torch.tensor(score))
         if score > state.best_auc:
             state.best_auc, state.best_epoch, self.best = score, state.epoch, _copy(self.module)
         state.finished = state.epoch >= schedule.epochs or state.epoch - state.best_epoch >= schedule.patience
-        state.history.append(
-            {
-                "stage": self.name,
-                "epoch": state.epoch,
-                "loss": mean_loss,
-                "validation_auc": score,
-                "seconds": round(time.perf_counter() - began, 3),
-            }
-        )
+        seconds = round(time.perf_counter() - began, 3)
+        state.history.append(EpochRecord(schedule.stage, state.epoch, score, loss, seconds))
         self.save()
-        if schedule.report:
-            schedule.report(state.history)
+        schedule.report(state.history)
 
     def _train(self, task: str, batches: Batches[Any], began: float) -> float:
         state, schedule, total = self.state, self.schedule, torch.tensor(self.state.loss)
@@ -137,15 +124,15 @@ class _Stage:
         saved = time.perf_counter()
         for done, batch in enumerate(itertools.islice(batches, state.batch, None), start=state.batch + 1):
             self.optimizer.zero_grad(set_to_none=True)
-            value = self.loss(batch)
-            value.backward()  # type: ignore[no-untyped-call]
-            shared = schedule.crew.share(self.optimizer, value.detach())
-            _check_finite(task, shared)
+            own = self.loss(batch)
+            own.backward()  # type: ignore[no-untyped-call]
+            whole = schedule.workers.sum_gradients(self.optimizer, own.detach())
+            _check_finite(task, whole)
             self.optimizer.step()
-            total += shared
+            total += whole
             self._tell(task, done, len(batches))
             now = time.perf_counter()
-            if schedule.keeper and now - saved >= CHECKPOINT_SECONDS and done < len(batches):
+            if schedule.checkpoint and now - saved >= CHECKPOINT_SECONDS and done < len(batches):
                 state.batch, state.loss, state.seconds = done, float(total), now - began
                 self.save()
                 saved = time.perf_counter()
@@ -165,7 +152,7 @@ class _Stage:
 def _check_finite(task: str, *values: Tensor) -> None:
     if not all(bool(value.isfinite().all()) for value in values):
         raise TrainingError(
-            f"{task}: numbers are not finite any more; "
+            f"{task}: the numbers are not finite any more; "
             "lower the learning rate, raise learner.ridge or check the numeric fields"
         )
 

@@ -1,14 +1,13 @@
-"""Adam whose cost does not grow with the number of features: only the embedding rows of a batch are touched.
+"""Adam whose cost does not grow with the number of features: a step touches only the embedding rows of its batch.
 
-Plain Adam moves every row at every step, for the momentum of a row outlives its gradients. The rule here: a row that a
-batch does not use is left alone, and what Adam would have done to it meanwhile is made up for before it is next read.
-With gradients of zero, m and v decay by β₁ⁿ and β₂ⁿ in n steps, and the row moves by
+Plain Adam moves every row at every step, because momentum lasts longer than gradients. Here a row waits until a batch
+uses it, and then first catches up with the steps that it missed. With gradients of zero, m and v decay by β₁ⁿ and β₂ⁿ
+in n steps, and the row moves by
 
     α · m/√v · Σ_{j=1..n} rʲ c(t+j)    with r = β₁/√β₂ and c(s) = √(1−β₂ˢ) / (1−β₁ˢ),
 
-a sum of scalars that is the same for all rows: T(t) − rⁿ T(t+n), where T(t) is its tail to infinity. So the result is
-plain Adam's up to rounding (ε is taken as it is in the middle of the sum), for every row and at every step, and small
-tables may as well be trained the plain way.
+a sum of scalars that is the same for all rows: T(t) − rⁿ T(t+n), where T(t) is its tail to infinity. So every row is
+where plain Adam would have it, up to rounding and to ε, which has one value for the whole sum: that of its middle.
 """
 
 import math
@@ -16,27 +15,25 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from resus.arrays import Array, Doubles, Ids, Integers
 from resus.data.log.column_files import row_blocks
 from resus.model.encoders.embedding import FieldEmbedding
 
-Ints = npt.NDArray[np.integer[Any]]
-
-LARGE = 100_000  # rows of a table from which on touching few of them is cheaper than touching all
+LARGE = 100_000  # rows; plain Adam is faster on smaller tables
 SETTLED_AT_ONCE = 1 << 16  # rows; all at once would take several times the memory of the table
 BETAS = (0.9, 0.999)
 EPSILON = 1e-8
 _RATIO = BETAS[0] / math.sqrt(BETAS[1])
-_TAIL = 400  # terms after which rʲ is nothing in double precision
-_AHEAD = 4096  # steps for which T is made at once
+_TAIL = 400  # terms after which rʲ is 0 in double precision
+_AHEAD = 4096  # steps for which T is computed at once
 
 
 class RowwiseAdam(torch.optim.Adam):
-    """Adam over parameter groups; the large ones among `tables` are taken out of them and updated row by row."""
+    """Adam over parameter groups, except the large ones among `tables`, which are updated row by row."""
 
     def __init__(
         self, groups: Iterable[dict[str, Any]], tables: Iterable[FieldEmbedding], *, table_rate: float
@@ -59,19 +56,19 @@ class RowwiseAdam(torch.optim.Adam):
             rows.step()
 
     def settle(self) -> None:
-        """Bring every row to where plain Adam has it: before the tables are read by anyone else."""
+        """Bring every row to where plain Adam has it. Call this before anyone else reads the tables."""
         for rows in self.tables:
             for block in row_blocks(np.arange(len(rows.embedding.table)), SETTLED_AT_ONCE):
                 rows.catch_up(block)
 
     def release(self) -> None:
-        """Give the tables back to plain look-ups."""
+        """Settle, and let the tables look up their rows themselves again."""
         self.settle()
         for rows in self.tables:
             rows.embedding.lookup = None
 
     def table_state(self) -> dict[str, Tensor]:
-        """What the tables need to go on, beside their weights."""
+        """What the tables need to resume, besides their weights."""
         return {f"{n}.{name}": tensor for n, rows in enumerate(self.tables) for name, tensor in rows.state().items()}
 
     def load_table_state(self, state: dict[str, Tensor]) -> None:
@@ -80,13 +77,13 @@ class RowwiseAdam(torch.optim.Adam):
 
 
 def adam_of(module: nn.Module, groups: Iterable[dict[str, Any]], *, table_rate: float) -> RowwiseAdam:
-    """Adam for a network whatever the size of its embedding tables."""
+    """Adam for a network with embedding tables of any size."""
     tables = [part for part in module.modules() if isinstance(part, FieldEmbedding) and part.table.requires_grad]
     return RowwiseAdam(groups, tables, table_rate=table_rate)
 
 
 class _Rows:
-    """One table's moments, and of each row the step up to which it is done."""
+    """The moments of one table, and for each row the last step that it has taken."""
 
     def __init__(self, embedding: FieldEmbedding, rate: float) -> None:
         self.embedding, self.rate = embedding, rate
@@ -94,9 +91,9 @@ class _Rows:
         self.first, self.second = torch.zeros_like(table), torch.zeros_like(table)
         self.done = np.zeros(len(table), dtype=np.int32)
         self.steps = 0
-        self.uses: list[tuple[Ints, Tensor]] = []
-        self._shared: tuple[Ints, Tensor] | None = None
-        self._slot = np.zeros(len(table), dtype=np.int32)  # scratch of `_distinct`
+        self.uses: list[tuple[Ids, Tensor]] = []
+        self._shared: tuple[Ids, Tensor] | None = None
+        self._slot = np.zeros(len(table), dtype=np.int32)  # scratch space of `_distinct`
         self._tails = _tails(_AHEAD)
 
     def lookup(self, ids: Tensor) -> Tensor:
@@ -112,19 +109,19 @@ class _Rows:
         self.uses.clear()
         self._shared = None
 
-    def gradients(self) -> tuple[Ints, Tensor]:
-        """The rows that were used since the last step, and the gradient of each; a row may come several times."""
+    def gradients(self) -> tuple[Ids, Tensor]:
+        """The rows used since the last step, and the gradient of each; a row may occur several times."""
         used = [(rows, values.grad) for rows, values in self.uses if values.grad is not None]
         rows = np.concatenate([np.empty(0, dtype=np.int32), *(rows for rows, _ in used)])
         nothing = torch.empty(0, self.embedding.table.shape[1])
         return rows, torch.cat([nothing, *(gradient for _, gradient in used)])
 
-    def use_gradients(self, rows: Ints, gradients: Tensor) -> None:
-        """Step with these instead, which other workers' rows have joined."""
+    def use_gradients(self, rows: Ids, gradients: Tensor) -> None:
+        """Take the next step with these, which include the rows of other workers."""
         self._shared = rows, gradients
 
     def step(self) -> None:
-        """Plain Adam on the used rows; the others wait."""
+        """A step of plain Adam on the used rows; the others wait."""
         used, gradients = self._shared or self.gradients()
         rows, places = self._distinct(used)
         gradient = gradients
@@ -145,8 +142,8 @@ class _Rows:
         self.embedding.table.detach()[chosen] -= moved
         self.done[rows] = self.steps
 
-    def catch_up(self, rows: Ints) -> None:
-        """What the steps since their last use would have done to these rows."""
+    def catch_up(self, rows: Ids) -> None:
+        """Move these rows as the steps since their last use would have moved them."""
         then = self.done[rows]
         behind = (then < self.steps) & (then > 0)  # a row never used has no momentum
         self.done[rows] = self.steps
@@ -174,16 +171,16 @@ class _Rows:
         self.done, self.steps = state["done"].clone().numpy(), int(state["steps"])
         self._tails = _tails(max(_AHEAD, 2 * self.steps))
 
-    def _distinct(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The distinct rows, and of each given row its place among them, without a sort."""
+    def _distinct(self, rows: Ids) -> tuple[Ids, Integers]:
+        """The distinct rows, and the place of each given row among them, without a sort."""
         numbers = np.arange(len(rows), dtype=np.int32)
-        self._slot[rows] = numbers  # of equal rows the last one stays
+        self._slot[rows] = numbers  # the last of equal rows stays
         last = self._slot[rows]
         stays = last == numbers
         return rows[stays], (np.cumsum(stays) - 1)[last]
 
 
-def _tails(count: int) -> npt.NDArray[np.float64]:
+def _tails(count: int) -> Doubles:
     """T(0), …, T(count − 1), backwards by T(t) = r (c(t+1) + T(t+1))."""
     later = np.arange(1, count + _TAIL, dtype=np.float64)
     c = np.sqrt(1 - BETAS[1] ** later) / (1 - BETAS[0] ** later)
@@ -193,5 +190,5 @@ def _tails(count: int) -> npt.NDArray[np.float64]:
     return tails[:count]
 
 
-def _column(values: npt.NDArray[Any]) -> Tensor:
+def _column(values: Array) -> Tensor:
     return torch.from_numpy(values.astype(np.float32)).unsqueeze(1)

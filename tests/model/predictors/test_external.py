@@ -43,7 +43,7 @@ def test_what_it_says_is_the_basis_and_new_users_get_it_unchanged(predictor: str
     by_user_and_time = events.sort("user", "time", maintain_order=True)
     said = fitted._fitted().model.predictor.logits_of_rows(log)
     assert np.abs(said - by_user_and_time["score"].to_numpy()).max() < 1e-5
-    assert {line["stage"] for line in fitted.history} == {"residuals"}, "there is nothing of it to learn"
+    assert {record.stage for record in fitted.history} == {"residuals"}, "there is nothing of it to learn"
     known, asked = events.filter(pl.col("time") < 4), events.filter(pl.col("time") >= 4)
     answers = fitted.predict(known.filter(pl.col("user") > 0), asked)
     assert np.abs(answers["basis"].to_numpy() - asked["score"].to_numpy()).max() < 1e-5
@@ -68,9 +68,7 @@ def with_cell(events: pl.DataFrame, row: int, column: str, value: float | None) 
     return events.with_columns(pl.when(pl.int_range(pl.len()) == row).then(value).otherwise(column).alias(column))
 
 
-@pytest.mark.parametrize(
-    ("value", "what"), [(None, "the value is missing"), (float("nan"), "nan is not a finite number")]
-)
+@pytest.mark.parametrize(("value", "what"), [(None, "the value is missing"), (float("nan"), "nan is not a .* number")])
 def test_a_row_without_it_is_refused(value: float | None, what: str) -> None:
     events = table()
     fitted = model("logits:score").fit(build_log(events, SCHEMA, KEEP))

@@ -138,12 +138,12 @@ def test_users_without_a_query_teach_nothing(log: InteractionLog, task: Task) ->
 
 def test_the_best_of_the_grid_is_kept(task: Task) -> None:
     method = BoostedSupports(predictor="lr", epochs=(1, 4), learning_rates=(0.001, 0.3))
-    tried = [line for line in method.fit(task) if line["stage"] == "boosting"]
-    assert [(line["epoch"], line["learning_rate"]) for line in tried] == [(1, 0.001), (1, 0.3), (4, 0.001), (4, 0.3)]
-    assert len({line["validation_auc"] for line in tried}) > 1
-    (chosen,) = (line for line in tried if line["chosen"])
-    assert chosen["validation_auc"] == max(line["validation_auc"] for line in tried)
-    assert (method.epochs, method.learning_rate) == (chosen["epoch"], chosen["learning_rate"])
+    tried = [record for record in method.fit(task) if record.stage == "boosting"]
+    assert method.grid == [(1, 0.001), (1, 0.3), (4, 0.001), (4, 0.3)]
+    assert [record.epoch for record in tried] == [1, 1, 4, 4]
+    reached = [record.validation_auc for record in tried]
+    assert len(set(reached)) > 1
+    assert (method.epochs, method.learning_rate) == method.grid[reached.index(max(reached))]
 
 
 @pytest.mark.parametrize("kind", ["lightgbm", "none", "deepffm"])

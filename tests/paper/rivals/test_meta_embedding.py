@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.nn import functional
 from two_tastes import auc_on_strangers, task_of_two_tastes
 
-from resus.baselines.method import History, Task
+from resus.baselines.method import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
+from resus.history import History
 from resus.paper.rivals.meta_embedding import Generator, MetaEmbedding, UserDeepFM
 
 RATE, COLD_WEIGHT = 3.0, 0.3
@@ -110,7 +111,7 @@ def fitted_to_two_tastes() -> tuple[MetaEmbedding, Task, History]:
 
 def test_it_tells_two_tastes_apart_by_their_events_alone() -> None:
     method, task, history = fitted_to_two_tastes()
-    assert {line["stage"] for line in history} == {"predictor", "episodes"}
+    assert {line.stage for line in history} == {"predictor", "episodes"}
     assert auc_on_strangers(method, task, 0) < 0.8, "nothing tells a stranger's taste"
     assert auc_on_strangers(method, task, 6) > 0.9
 

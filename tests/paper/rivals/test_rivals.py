@@ -12,7 +12,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.model.predictors.base import Predictor
 from resus.paper.rivals.rivals import rivals
-from resus.training.run import train_predictor
+from resus.training.train import train_predictor
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def log() -> InteractionLog:
 
 @pytest.fixture(scope="module")
 def predictor(log: InteractionLog) -> Predictor:
-    return train_predictor(resolve(TINY | {"predictor.kind": "fm"}), log)[0]
+    return train_predictor(resolve(TINY | {"predictor.kind": "fm"}), log).predictor
 
 
 def task(log: InteractionLog, predictor: Predictor | None, told: list[str]) -> Task:
@@ -49,7 +49,7 @@ def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: 
     assert shared_predictor(given, "fm")[0] is predictor
     other, history = shared_predictor(given, "lr")
     assert other is not predictor
-    assert {line["stage"] for line in history} == {"predictor"}
+    assert {line.stage for line in history} == {"predictor"}
 
 
 def test_a_wrong_name_is_said_at_once(log: InteractionLog) -> None:

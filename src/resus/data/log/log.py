@@ -84,6 +84,10 @@ class InteractionLog:
         starts = np.repeat(self.offsets[users] - np.concatenate([[0], np.cumsum(lengths)[:-1]]), lengths)
         return starts + np.arange(lengths.sum())
 
+    def owners_of(self, rows: Integers) -> Integers:
+        """The user of each of the given rows."""
+        return np.searchsorted(self.offsets, rows, side="right") - 1
+
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped. `facts` go to its manifest."""
         check_log_folder(folder, self.name)

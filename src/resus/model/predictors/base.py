@@ -35,6 +35,10 @@ class Predictor(ABC):
         """Rows → logits with gradients, to train and to export as ONNX; None if there is no such network."""
         return None
 
+    def fit(self, log: InteractionLog, train: Integers, validation: Integers, *, seed: int, threads: int) -> float:
+        """Learn from rows of a log, and return the AUC on the validation rows; only if it is trained and no network."""
+        raise NotImplementedError(f"{type(self).__name__} is not trained on rows")
+
     def files(self) -> dict[str, bytes]:
         """Files, by name, in which programs in other languages can read a predictor that is no network."""
         return {}

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from resus.baselines.method import Floats, History, Method, Task
+from resus.baselines.method import Floats, Method, Task
 from resus.baselines.shared_predictor import shared_predictor
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.population import ScoredQueries, staged_results
+from resus.history import EpochRecord, History
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.cells import Cell, Epoch, Key, NoiseLevel, Seconds, add_cell, scores_path
 from resus.paper.cells.noise import noise_levels
@@ -76,7 +77,7 @@ def run_cell(request: Request, progress: Progress = silent) -> Cell:
     else:
         history = [line for line in history if line not in pretraining]
     training = max(training, _seconds(history))  # a cell that was gone on with took longer than it seems
-    own = [] if entry.predictor else [line for line in history if line["stage"] == "predictor"]
+    own = [] if entry.predictor else [line for line in history if line.stage == "predictor"]
 
     ordered = OrderedUsers.of(log, task.split.test, config.seed)
     began = time.perf_counter()
@@ -137,14 +138,9 @@ def _noise(request: Request, method: Method, task: Task, ordered: OrderedUsers) 
     return noise_levels(method, task.log, ordered, predictor, task.config.evaluation.max_size)
 
 
-def _epoch(line: Mapping[str, Any]) -> Epoch:
-    return Epoch(
-        stage=line["stage"],
-        epoch=line["epoch"],
-        validation_auc=line["validation_auc"],
-        seconds=line.get("seconds", 0.0),
-    )
+def _epoch(line: EpochRecord) -> Epoch:
+    return Epoch(stage=line.stage, epoch=line.epoch, validation_auc=line.validation_auc, seconds=line.seconds)
 
 
 def _seconds(history: History) -> float:
-    return float(sum(line.get("seconds", 0.0) for line in history))
+    return float(sum(line.seconds for line in history))

@@ -12,6 +12,7 @@ from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import TrainingError
 from resus.files import append_line, locked
+from resus.history import best_epoch
 from resus.paper.cells.cells import whole_lines
 from resus.paper.rivals.catalogue import Entry
 from resus.progress import Progress
@@ -56,7 +57,7 @@ def _try(
     began = time.perf_counter()
     try:
         history = entry.build(**point).fit(task)
-        score = max(line["validation_auc"] for line in history)  # a stage never ends below its start
+        score = best_epoch(history).validation_auc  # a stage never ends below its start
     except TrainingError:  # a step size that diverges is a bad one
         score = 0.0
     return {"point": point, "validation_auc": score, "seconds": round(time.perf_counter() - began, 1)}

@@ -9,13 +9,14 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.errors import ConfigError
+from resus.history import EpochRecord, History
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.neural import NeuralPredictor
@@ -61,10 +62,10 @@ class BoostedSupports:
         for epochs, rate in self.grid:
             self.epochs, self.learning_rate = epochs, rate
             reached = task.validation_auc(lambda ordered, sizes: self._prefixes(task.log, ordered, sizes, basis))
-            tried.append({"stage": "boosting", "epoch": epochs, "learning_rate": rate, "validation_auc": reached})
-        best = max(tried, key=lambda line: float(np.nan_to_num(line["validation_auc"])))
-        self.epochs, self.learning_rate = best["epoch"], best["learning_rate"]
-        return [*history, *({**line, "chosen": line is best} for line in tried)]
+            tried.append(EpochRecord("boosting", epochs, reached))
+        best = int(np.argmax(np.nan_to_num([record.validation_auc for record in tried])))
+        self.epochs, self.learning_rate = self.grid[best]
+        return [*history, *tried]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         known = batch.mask.numpy() & (batch.support_sizes < batch.lengths)[:, None]

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Features, features_of, labels_of
+from resus.history import History
 from resus.paper.rivals.episodic import learn_from_episodes
 
 

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
+from resus.history import History
 from resus.training.loop import Schedule, run_stage
 
 SCORING_ROWS = 4096
@@ -35,15 +36,15 @@ def learn_from_episodes(
     """
     training = task.config.training
     state = run_stage(
-        stage,
         module,
         torch.optim.Adam(module.parameters(), lr=learning_rate, fused=True),
         Schedule(
+            stage,
             validate=lambda: task.validation_auc(score_prefixes),
             epochs=training.epochs,
             patience=training.patience,
             start=start,
-            keeper=task.keeper(stage),
+            checkpoint=task.checkpoint(stage),
             progress=task.progress,
         ),
         batches=task.sampler.epoch,

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Features, features_of, labels_of
+from resus.history import History
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.model.encoders.settings import DeepFMSettings

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
+from resus.history import History
 from resus.model.build import build_network
 from resus.paper.rivals.class_means import ClassMeansNetwork
 

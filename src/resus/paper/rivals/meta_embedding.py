@@ -9,13 +9,14 @@ from torch import Tensor, nn
 from torch.func import grad, grad_and_value
 from torch.nn import functional
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows, features_of, labels_of
+from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.model.encoders.settings import DeepFMSettings
@@ -112,7 +113,7 @@ class MetaEmbedding:
             loss=partial(self.meta_loss, task.log),
             score_prefixes=partial(self.score_prefixes, task.log),
             learning_rate=task.config.training.learning_rate,
-            start=max(line["validation_auc"] for line in history),
+            start=best_epoch(history).validation_auc,
         )
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
@@ -143,14 +144,14 @@ class MetaEmbedding:
             return task.validation_auc(partial(self.score_prefixes, log))
 
         state = run_stage(
-            "predictor",
             base,
             torch.optim.Adam(base.parameters(), lr=chosen.learning_rate, fused=True),
             Schedule(
+                "predictor",
                 validate=validate,
                 epochs=chosen.epochs,
                 patience=chosen.patience,
-                keeper=task.keeper("predictor"),
+                checkpoint=task.checkpoint("predictor"),
                 progress=task.progress,
             ),
             batches=batches,

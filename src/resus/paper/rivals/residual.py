@@ -3,17 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from resus.baselines.method import Floats, History, Task
+from resus.baselines.method import Floats, Task
 from resus.baselines.shared_predictor import shared_logits, shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
+from resus.history import History
 from resus.model.encoders import ENCODERS
 from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
 from resus.model.predictors import PREDICTORS
-from resus.model.predictors.base import Predictor
-from resus.training.run import train
+from resus.training.run import TrainedPredictor
+from resus.training.train import train
 
 
 class Residual:
@@ -42,19 +43,16 @@ class Residual:
 
     def fit(self, task: Task) -> History:
         config = task.config.changed(self.settings)
-        pretrained: Predictor | None = None
-        known: History = []
-        if not (config.predictor.joint or config.predictor.absent):
-            pretrained, known = shared_predictor(task, config.predictor.kind)
+        given = None
         logits, folds = shared_logits(task, config)
+        if not (config.predictor.joint or config.predictor.absent):
+            given = TrainedPredictor(*shared_predictor(task, config.predictor.kind), logits)
         trained = train(
             config,
             task.log,
             folder=task.folder,
             resume=True,
-            pretrained=pretrained,
-            known=known,
-            basis_from=logits,
+            given=given,
             progress=task.progress,
         )
         self.model = trained.model

@@ -1,0 +1,27 @@
+"""How training went: one record per epoch."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch of one training stage, as `metrics.jsonl` and `artifact.json` keep it."""
+
+    stage: str
+    epoch: int  # counted from 1
+    validation_auc: float
+    loss: float | None = None  # the mean over the batches; trees have none
+    seconds: float = field(default=0.0, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+History = list[EpochRecord]
+
+
+def best_epoch(history: Iterable[EpochRecord]) -> EpochRecord:
+    """The first epoch with the highest validation AUC."""
+    return max(history, key=lambda record: record.validation_auc)

@@ -1,0 +1,64 @@
+"""The recipe of RESUS+."""
+
+import torch
+
+from resus.arrays import Floats
+from resus.model.learners.plus.settings import FactorSettings, PlusSettings
+from resus.model.personalizer import Personalizer
+from resus.training.run import Run
+from resus.training.stages.episodes import metatrain
+from resus.training.stages.factors import learn_factors, refine_factors
+from resus.training.stages.predictor import cross_fit, fill_logits, open_logits, pretrain
+
+
+def train_plus(run: Run, model: Personalizer) -> None:
+    """Learn the shared predictor, then the factors of the encoder and the scales of the learner's prior in turn.
+
+    The factors come from the training users. The scales come from the validation users, whose labels trained neither
+    the predictor nor the factors.
+    """
+    pretrain(run, model.predictor)
+    logits = open_logits(run)
+    cross_fit(run, logits)  # the training users' logits, from predictors that never saw them
+    fill_logits(run, logits, model.predictor)
+
+    model.fusion.requires_grad_(False)  # a posterior mean needs no weight
+    _learn_factors(run, model, logits)
+    _learn_scales(run, model, logits, "scales")
+    if FactorSettings.of(run.config.encoder).refine and PlusSettings.of(run.config.learner).taste:
+        _refine_factors(run, model, logits)
+        _learn_scales(run, model, logits, "final scales")
+
+
+def _learn_factors(run: Run, model: Personalizer, logits: Floats) -> None:
+    torch.manual_seed(run.config.seed)
+    schedule = run.schedule(
+        "factors",
+        epochs=FactorSettings.of(run.config.encoder).epochs,
+        patience=run.config.training.patience,
+        validate=lambda: _validation_auc(run, model, logits),
+    )
+    learn_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
+
+
+def _refine_factors(run: Run, model: Personalizer, logits: Floats) -> None:
+    schedule = run.schedule(
+        "evidence",
+        epochs=FactorSettings.of(run.config.encoder).epochs,
+        patience=run.config.training.patience,
+        validate=lambda: _validation_auc(run, model, logits),
+        start=_validation_auc(run, model, logits),
+    )
+    refine_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
+
+
+def _learn_scales(run: Run, model: Personalizer, logits: Floats, stage: str) -> None:
+    model.encoder.requires_grad_(False)
+    metatrain(run, model, logits, stage)
+    model.encoder.requires_grad_(True)
+
+
+def _validation_auc(run: Run, model: Personalizer, logits: Floats) -> float:
+    """At one support size per stage, which is enough to compare epochs of the factors."""
+    sizes = run.validation.middle_sizes(run.config.evaluation.stages.values())
+    return run.validation.auc_of_model(model, logits, sizes)

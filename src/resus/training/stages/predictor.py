@@ -1,0 +1,163 @@
+"""The shared predictor Ψ: learn it from everyone's events (equation 19), then compute its logits once."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from resus.arrays import Floats, Integers
+from resus.data.log.column_files import ColumnWriter, row_blocks
+from resus.data.log.log import InteractionLog
+from resus.episodes.tensors import features_of, labels_of
+from resus.files import atomic_path
+from resus.history import EpochRecord, best_epoch
+from resus.model.build import build_predictor
+from resus.model.predictors.base import Predictor
+from resus.model.predictors.settings import GradientSettings
+from resus.randomness import Purpose, generator
+from resus.tensor_files import load_tensors, save_tensors
+from resus.training.checkpoint import StageState
+from resus.training.loop import Schedule, run_stage
+from resus.training.rowwise_adam import adam_of
+from resus.training.run import Run
+from resus.training.workers import no_loss, own_rows
+
+STAGE = "predictor"
+BLOCK_ROWS = 1 << 16
+
+
+def pretrain(run: Run, predictor: Predictor) -> None:
+    """Learn from the rows of the training users, unless the predictor is given."""
+    if run.given is None:
+        _fit(run, predictor, run.split.train, STAGE)
+
+
+def open_logits(run: Run) -> Floats:
+    """One logit per row of the log, NaN where it is not known yet.
+
+    In a run with a folder this is a memory-mapped file, which holds what a killed run has computed before.
+    """
+    rows, path = run.log.n_rows, run.logits_file
+    if path is None:
+        return np.full(rows, np.nan, dtype=np.float32)
+    if not path.exists():  # all of it is written now, so that a full disk shows at once
+        with atomic_path(path) as aside, ColumnWriter(aside, np.float32) as column:
+            for block in row_blocks(np.arange(rows), BLOCK_ROWS):
+                column.add(np.full(len(block), np.nan, dtype=np.float32))
+    return np.asarray(np.lib.format.open_memmap(path, mode="r+"))
+
+
+def cross_fit(run: Run, logits: Floats) -> None:
+    """Fill in each training user's logits by a predictor that never saw the user.
+
+    Their errors are then as large as those for a new user. Each fold of users has its own predictor, trained on the
+    other folds for as many epochs as were best for the predictor of all.
+    """
+    if not run.config.cross_fitted:
+        return
+    seed, folds, users = run.config.seed, run.config.training.folds, run.split.train
+    known = run.given.history if run.given else run.history_of(STAGE)
+    epochs = best_epoch(known).epoch if known else None
+    fold_of = generator(Purpose.FOLDS, seed).permutation(len(users)) % folds
+    for fold in range(folds):
+        stage = f"predictor without fold {fold + 1} of {folds}"
+        rows = run.own_rows(users[fold_of == fold])
+        missing = np.array([np.isnan(logits[rows]).sum()], dtype=np.float32)
+        checkpoint = run.checkpoint(stage)
+        if not run.workers.combine(missing)[0] and not (checkpoint and checkpoint.exists()):
+            continue  # another run has computed these logits, and has their history
+        torch.manual_seed(seed)
+        predictor = build_predictor(run.config, run.log.features)
+        _fit(run, predictor, users[fold_of != fold], stage, epochs)
+        _fill(run, logits, predictor, rows)
+
+
+def fill_logits(run: Run, logits: Floats, predictor: Predictor) -> None:
+    """Compute the logits of training and validation users that are not known yet; those of test users stay NaN."""
+    _fill(run, logits, predictor, run.own_rows(np.concatenate([run.split.train, run.split.validation])))
+
+
+def _fill(run: Run, logits: Floats, predictor: Predictor, rows: Integers) -> None:
+    missing = rows[np.isnan(logits[rows])]
+    done = 0
+    for block in row_blocks(missing, BLOCK_ROWS):
+        logits[block] = predictor.logits_of_rows(run.log, block)
+        done += len(block)
+        run.progress("logits of the shared model", done, len(missing), "rows")
+
+
+def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: int | None = None) -> None:
+    """Learn from the rows of some users: a network by gradients, anything else in its own way."""
+    rows = run.log.rows_of(users)
+    if predictor.network is not None:
+        chosen = GradientSettings.sharing(run.config.predictor)
+        schedule = run.schedule(
+            stage,
+            epochs=epochs or chosen.epochs,
+            patience=chosen.patience,
+            validate=lambda: run.validation.auc_of_predictor(predictor),
+        )
+        fit_network(
+            predictor.network,
+            run.log,
+            rows,
+            schedule,
+            learning_rate=chosen.learning_rate,
+            batch_size=chosen.batch_size,
+            seed=run.config.seed,
+        )
+    elif run.config.predictor.trainable:
+        if run.workers.rank:
+            run.workers.wait()
+        _fit_or_load(run, predictor, rows, stage)  # the first worker fits, the others load
+        if not run.workers.rank:
+            run.workers.wait()
+
+
+def fit_network(
+    network: nn.Module,
+    log: InteractionLog,
+    rows: Integers,
+    schedule: Schedule,
+    *,
+    learning_rate: float,
+    batch_size: int,
+    seed: int,
+) -> StageState:
+    """Minimise the mean cross-entropy; keep the epoch with the best validation AUC."""
+
+    def batches(epoch: int) -> Sequence[Integers]:
+        shuffled = generator(Purpose.PREDICTOR_BATCHES, seed, epoch).permutation(rows)
+        return np.split(shuffled, range(batch_size, len(shuffled), batch_size))
+
+    def loss(batch: Integers) -> torch.Tensor:
+        own = own_rows(schedule.workers, log, batch)
+        if not len(own):
+            return no_loss()
+        logits, labels = network(features_of(log, own)), labels_of(log, own)
+        mean = functional.binary_cross_entropy_with_logits(logits, labels)
+        return mean if len(own) == len(batch) else mean * (len(own) / len(batch))
+
+    parameters = [{"params": list(network.parameters()), "lr": learning_rate}]
+    optimizer = adam_of(network, parameters, table_rate=learning_rate)
+    return run_stage(network, optimizer, schedule, batches=batches, loss=loss, rows=len(rows))
+
+
+def _fit_or_load(run: Run, predictor: Predictor, rows: Integers, stage: str) -> None:
+    checkpoint = run.checkpoint(stage)
+    if checkpoint and checkpoint.exists():
+        tensors, facts = load_tensors(checkpoint.path)
+        predictor.load_state_dict(tensors)
+        record = EpochRecord(**facts["record"])
+    else:
+        run.progress(f"{stage}, fitting", 0, None)
+        began = time.perf_counter()
+        held_out = run.log.rows_of(run.split.validation)
+        reached = predictor.fit(run.log, rows, held_out, seed=run.config.seed, threads=torch.get_num_threads())
+        record = EpochRecord(stage, 1, reached, seconds=round(time.perf_counter() - began, 3))
+        if checkpoint:
+            save_tensors(checkpoint.path, predictor.state_dict(), {"record": record.to_json()})
+    run.record(stage, [record])

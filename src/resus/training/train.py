@@ -1,0 +1,77 @@
+"""Train a model: open the run, build the parts, and follow the recipe of the learner."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from resus.config.settings import Config
+from resus.data.log.log import InteractionLog
+from resus.errors import ConfigError
+from resus.history import History
+from resus.model.build import build_personalizer, build_predictor
+from resus.model.personalizer import Personalizer
+from resus.progress import Progress, silent
+from resus.training.recipes import RECIPES
+from resus.training.run import Run, TrainedPredictor
+from resus.training.stages.predictor import cross_fit, open_logits, pretrain
+from resus.training.workers import Workers
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model and how its training went."""
+
+    model: Personalizer
+    history: History
+
+
+def train(
+    config: Config,
+    log: InteractionLog,
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    given: TrainedPredictor | None = None,
+    progress: Progress = silent,
+    workers: Workers | None = None,
+) -> Trained:
+    """Train on the training users and choose epochs on the validation users; the test users are never read.
+
+    With a `folder`, history and checkpoints are kept there. `given` is a shared predictor to use as it is. Several
+    `workers` train one model together; they must see the same folder.
+    """
+    if given is not None and config.predictor.joint:
+        raise ConfigError(
+            "predictor.pretrain=false trains the shared predictor together with the rest, so it cannot come from "
+            "another run: choose one"
+        )
+    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers)
+    run.open(resume=resume)
+    torch.manual_seed(config.seed)
+    fresh = build_predictor(config, log.features)  # even if one is given, so that the rest starts from the same weights
+    model = build_personalizer(config, log.features, given.predictor if given else fresh)
+    RECIPES[config.learner.recipe](run, model)
+    return Trained(model, run.history)
+
+
+def train_predictor(
+    config: Config, log: InteractionLog, *, folder: Path | None = None, progress: Progress = silent
+) -> TrainedPredictor:
+    """Train the shared predictor alone, as `train` does. Resumes an unfinished run."""
+    run = Run(config, log, folder=folder, progress=progress)
+    run.open(resume=True)
+    torch.manual_seed(config.seed)
+    predictor = build_predictor(config, log.features)
+    pretrain(run, predictor)
+    return TrainedPredictor(predictor, run.history)
+
+
+def write_cross_fitted_logits(
+    config: Config, log: InteractionLog, given: TrainedPredictor, *, folder: Path, progress: Progress = silent
+) -> History:
+    """Fill the file `given.logits` with the training users' cross-fitted logits. Resumes an unfinished run."""
+    run = Run(config, log, folder=folder, given=given, progress=progress)
+    run.open(resume=True)
+    cross_fit(run, open_logits(run))
+    return run.history

@@ -1,0 +1,100 @@
+"""The stages of each recipe, and which users' labels they read."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from planted_models import TINY, events, log_of
+
+from resus.arrays import Integers
+from resus.config.resolve import resolve
+from resus.config.settings import Config
+from resus.data.log.log import InteractionLog
+from resus.tensor_files import load_tensors
+from resus.training.stages import factors
+from resus.training.train import train
+
+FOLDS = ["predictor without fold 1 of 2", "predictor without fold 2 of 2"]
+PLUS: dict[str, Any] = {"learner.kind": "plus", "training.folds": 2, "encoder.epochs": 2, "training.batch_size": 32}
+SCALES = ("learner.log_bias", "learner.log_taste", "learner.log_repeat")
+
+
+@cache
+def log() -> InteractionLog:
+    return log_of(events())
+
+
+def config_of(settings: dict[str, Any]) -> Config:
+    return resolve(TINY | settings)
+
+
+def with_other_labels(users: Integers) -> InteractionLog:
+    labels, rows = log().labels.copy(), log().rows_of(users)
+    labels[rows] = 1 - labels[rows]
+    return replace(log(), labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "stages"),
+    [
+        ({}, ["predictor", "residuals"]),
+        ({"learner.kind": "nearest", "predictor.kind": "lightgbm"}, ["predictor", "residuals"]),
+        ({"predictor.kind": "none"}, ["residuals"]),
+        ({"predictor.pretrain": False}, ["residuals"]),
+        (PLUS, ["predictor", *FOLDS, "factors", "scales", "evidence", "final scales"]),
+        (PLUS | {"encoder.refine": False}, ["predictor", *FOLDS, "factors", "scales"]),
+        (PLUS | {"predictor.kind": "none"}, ["factors", "scales", "evidence", "final scales"]),
+    ],
+    ids=str,
+)
+def test_stages_have_true_names(settings: dict[str, Any], stages: Sequence[str]) -> None:
+    history = train(config_of(settings), log()).history
+    assert list(dict.fromkeys(record.stage for record in history)) == stages
+
+
+@pytest.mark.parametrize(("stage", "settings"), [("predictor", {}), ("residuals", {"predictor.pretrain": False})])
+def test_training_lowers_the_loss(stage: str, settings: dict[str, Any]) -> None:
+    longer = {"epochs": 4, "patience": 4, "batch_size": 64, "learning_rate": 0.01}
+    longer = {f"{section}.{key}": value for section in ("predictor", "training") for key, value in longer.items()}
+    history = train(config_of(longer | settings), log()).history
+    losses = [record.loss or 0 for record in history if record.stage == stage]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("settings", [{}, PLUS, PLUS | {"predictor.kind": "none"}], ids=str)
+def test_no_label_of_a_test_user_is_read(settings: dict[str, Any]) -> None:
+    config = config_of(settings)
+    hidden = with_other_labels(config.user_split(log().n_users).test)
+    one, other = train(config, hidden), train(config, log())
+    assert one.history == other.history
+    mine, theirs = one.model.state_dict(), other.model.state_dict()
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
+
+
+def test_the_scales_are_learned_from_validation_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flipping all labels of training users after the factors are learned changes the evidence, not the scales."""
+    monkeypatch.setattr(factors, "BATCH_ROWS", 128)
+    config, flipped = config_of(PLUS), replace(log(), labels=log().labels.copy())
+    rows = flipped.rows_of(config.user_split(flipped.n_users).train)
+
+    def flip(task: str, done: int, total: int | None, unit: str = "") -> None:
+        if task.startswith("factors, epoch 2 ") and done == total:
+            flipped.labels[rows] = 1 - flipped.labels[rows]
+
+    one = train(config, flipped, folder=tmp_path / "flipped", progress=flip)
+    other = train(config, log(), folder=tmp_path / "plain")
+    assert not np.array_equal(flipped.labels, log().labels)
+
+    def stage(folder: str, name: str) -> dict[str, torch.Tensor]:
+        return load_tensors(tmp_path / folder / "checkpoints" / f"{name}.safetensors")[0]
+
+    before, after, start = stage("plain", "scales"), stage("flipped", "scales"), stage("plain", "factors")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(before[f"module.{name}"] != start[f"best.model.{name}"] for name in SCALES)
+    moved = {mine.stage for mine, theirs in zip(one.history, other.history, strict=True) if mine != theirs}
+    assert moved == {"evidence", "final scales"}
