@@ -1,4 +1,4 @@
-"""Someone's model as the Ψ of a log: refused where its column cannot be Ψ, warned of where it is hardly meant."""
+"""Checks and warnings for a log whose shared model is a column of scores."""
 
 import warnings
 
@@ -13,19 +13,19 @@ from resus.evaluation.metrics import auc
 from resus.model.predictors.external import ExternalPredictor
 from resus.model.predictors.settings import ExternalSettings, PredictorSettings
 
-TOO_GOOD = 0.99  # an AUC that no model has on clicks that it does not know
-ENOUGH_ROWS = 1 << 20  # to see that much
+TOO_GOOD = 0.99  # a higher AUC on clicks means that the model knows the labels
+ENOUGH_ROWS = 1 << 20  # rows to check
 
 
 def check_own_model(settings: PredictorSettings, log: InteractionLog) -> ExternalPredictor:
-    """Ψ, where each row of the log has a logit or a probability in its column."""
+    """The predictor, if each row of the log has a valid score."""
     chosen = ExternalSettings.of(settings)
     table = log.manifest.table
     for role, meaning in ((table.label, "the label"), (table.user, "the user's id")) if table else ():
         if chosen.column == role:
             raise ConfigError(
-                f"the predictor '{chosen.scale}:{chosen.column}' names {meaning}, which Ψ must not see: name the "
-                "column that holds what your model says"
+                f"the predictor '{chosen.scale}:{chosen.column}' is {meaning}, which no model may see: name the "
+                "column with the scores of your model"
             )
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     for start in range(0, log.n_rows, BLOCK_ROWS):
@@ -42,7 +42,7 @@ def check_own_model(settings: PredictorSettings, log: InteractionLog) -> Externa
 
 
 def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
-    """By what it says of these users: probabilities that are taken for logits, or labels that it knows."""
+    """Warn if logits look like probabilities, or if the model seems to know the labels of these users."""
     chosen = ExternalSettings.of(settings)
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     rows = log.rows_of(users)[:ENOUGH_ROWS]
@@ -54,7 +54,7 @@ def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: n
     reached = auc(log.labels[rows], said)
     if reached > TOO_GOOD:
         _warn(
-            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on these very "
+            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on the same "
             "rows knows their labels, and the gains over it mean nothing"
         )
 

@@ -88,7 +88,7 @@ def refine_factors(
     *,
     seed: int,
 ) -> StageState:
-    """Improve the encoder's factors by the evidence of the training users' events; the prior stays as it is."""
+    """Improve the encoder's factors by the evidence of the training users' events; the prior stays unchanged."""
     learner = model.learner
     assert isinstance(learner, PlusLearner)
 
