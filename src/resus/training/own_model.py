@@ -20,9 +20,9 @@ ENOUGH_ROWS = 1 << 20  # rows to check
 def check_own_model(settings: PredictorSettings, log: InteractionLog) -> ExternalPredictor:
     """The predictor, if each row of the log has a valid score."""
     chosen = ExternalSettings.of(settings)
-    roles = log.manifest.get("schema") or {}
-    for role, meaning in (("label", "the label"), ("user", "the user's id")):
-        if chosen.column == roles.get(role):
+    table = log.manifest.table
+    for role, meaning in ((table.label, "the label"), (table.user, "the user's id")) if table else ():
+        if chosen.column == role:
             raise ConfigError(
                 f"the predictor '{chosen.scale}:{chosen.column}' is {meaning}, which no model may see: name the "
                 "column with the scores of your model"
@@ -47,9 +47,9 @@ def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: n
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     rows = log.rows_of(users)[:ENOUGH_ROWS]
     said = predictor.logits_of_rows(log, rows)
-    wrote = log.manifest.get("score") or {}
-    if chosen.scale == "logits" and not wrote.get("sha256") and said.min() >= 0 and said.max() <= 1:
-        use = f"let {wrote['written_by']} give logits" if wrote else f"use probabilities:{chosen.column}"
+    wrote = log.manifest.score
+    if chosen.scale == "logits" and not (wrote and wrote.sha256) and said.min() >= 0 and said.max() <= 1:
+        use = f"let {wrote.written_by} give logits" if wrote else f"use probabilities:{chosen.column}"
         _warn(f"all values of '{chosen.column}' lie between 0 and 1: if they are probabilities, {use}")
     reached = auc(log.labels[rows], said)
     if reached > TOO_GOOD:

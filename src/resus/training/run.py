@@ -156,7 +156,7 @@ class Run:
 
 def check_log(config: Config, log: InteractionLog) -> None:
     """Refuse a log that was prepared for other settings, or that has only one label."""
-    prepared = log.manifest.get("protocol")
+    prepared = log.manifest.protocol
     if prepared is not None and prepared != config.protocol:
         raise ConfigError(
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "

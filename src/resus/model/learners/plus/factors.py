@@ -39,6 +39,12 @@ class FactorEncoder(Encoder):
         self.register_buffer("kept", torch.ones(len(column_counts)))
         self.register_buffer("spread", torch.eye(embedding_dim))
 
+    @classmethod
+    def of(cls, encoder: Encoder) -> "FactorEncoder":
+        """The same encoder, for code that only ever trains RESUS+."""
+        assert isinstance(encoder, cls)
+        return encoder
+
     def forward(self, features: Features) -> Tensor:
         ids = features.ids[:, self.item_column]
         items = torch.where(ids == self.unknown_item, UNKNOWN, ids.to(self.spread.dtype))

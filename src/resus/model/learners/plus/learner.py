@@ -32,6 +32,12 @@ class PlusLearner(Learner):
         self.log_taste = nn.Parameter(torch.tensor(0.0)) if taste else None
         self.log_repeat = nn.Parameter(torch.tensor(0.0)) if repeats else None
 
+    @classmethod
+    def of(cls, learner: Learner) -> "PlusLearner":
+        """The same learner, for code that only ever trains RESUS+."""
+        assert isinstance(learner, cls)
+        return learner
+
     @torch.no_grad()
     def start_from(self, *, bias: float, taste: float, repeat: float) -> None:
         """Set the prior's scales."""
