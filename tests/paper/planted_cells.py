@@ -7,7 +7,7 @@ from resus.evaluation.results import FixedPopulation, ModelResults, SizeMetrics,
 from resus.paper.cells.records import Cell, NoiseLevel, Seconds, TrainedEpoch, Trial
 from resus.paper.cells.summary import Summary
 from resus.paper.claims import CLAIMS
-from resus.paper.claims.judging import Ruling, Verdict, rule
+from resus.paper.claims.judging import ClaimVerdict, Ruling, rule
 from resus.paper.comparisons import Comparison
 from resus.paper.published import paper
 from resus.paper.questions import ARCHITECTURES, BOOSTED, QUESTIONS, resus_on
@@ -191,7 +191,7 @@ def rulings(
 
 def verdict(
     start: str, cells: list[Cell], comparisons: list[Comparison] | None = None, data_set: str = "ml-1m"
-) -> Verdict:
+) -> ClaimVerdict:
     """The verdict on the one claim that starts like this."""
     (found,) = (
         ruling.verdicts[data_set]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from planted_cells import OVER_BOOSTING, OVER_PREDICTOR, compared_on, comparison, every_cell, rulings, verdict
 
 from resus.paper.claims import CLAIMS
-from resus.paper.claims.judging import Check, Outcome, Verdict, p_text, verdict_of
+from resus.paper.claims.judging import Check, ClaimVerdict, Outcome, p_text, verdict_of
 from resus.paper.questions import QUESTIONS
 
 UNPRINTED = (
@@ -45,7 +45,7 @@ def test_what_was_not_run_is_said() -> None:
 
 def test_a_data_set_that_is_missing_says_why() -> None:
     for ruling in rulings([], data_set="taobao").values():
-        assert ruling.verdicts["taobao"] == Verdict(Outcome.UNTESTED, "Not run: no data.")
+        assert ruling.verdicts["taobao"] == ClaimVerdict(Outcome.UNTESTED, "Not run: no data.")
 
 
 def test_every_claim_can_be_tested() -> None:

@@ -56,7 +56,7 @@ def log() -> InteractionLog:
 def test_levels_equal_a_loop_over_queries(log: InteractionLog) -> None:
     ordered = OrderedUsers.of(log, np.arange(20), seed=1)
     predictor = predictor_of(log)
-    found = noise_levels(MeanLabel(), log, ordered, predictor, SUPPORT)
+    found = noise_levels(MeanLabel(), log, ordered, predictor.encoder, SUPPORT)
     logits: list[list[float]] = [[] for _ in range(LEVELS)]
     distances: list[list[float]] = [[] for _ in range(LEVELS)]
     labels, users, start = [], [], 0
@@ -85,4 +85,4 @@ def test_levels_equal_a_loop_over_queries(log: InteractionLog) -> None:
 
 def test_without_a_long_user_there_is_no_level(log: InteractionLog) -> None:
     ordered = OrderedUsers.of(log, np.arange(5), seed=1)
-    assert noise_levels(MeanLabel(), log, ordered, predictor_of(log), int(log.lengths.max())) == []
+    assert noise_levels(MeanLabel(), log, ordered, predictor_of(log).encoder, int(log.lengths.max())) == []

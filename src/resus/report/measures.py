@@ -8,7 +8,7 @@ from resus.evaluation.results import Evaluation, Gain, Measured, Results, WarmUp
 
 
 @dataclass(frozen=True)
-class Cell:
+class ShownCell:
     """One value of a table as text, and whether it is the best of the compared models."""
 
     text: str
@@ -41,12 +41,12 @@ def relative_measures_of(evaluation: Results | WarmUp) -> list[Measure]:
     return [measure for measure in relative if evaluation.has_truth or not measure.needs_truth]
 
 
-def cells(evaluation: Evaluation, values: dict[str, Measured], measure: Measure) -> dict[str, Cell]:
+def cells(evaluation: Evaluation, values: dict[str, Measured], measure: Measure) -> dict[str, ShownCell]:
     """One measure of several models, by name. Only the base and the contenders compete for the best."""
     numbers = {model: of_model.metrics[measure.name] for model, of_model in values.items()}
     rivals = [model for model in (evaluation.base, *evaluation.contenders) if model in numbers]
     best = measure.best(numbers, rivals)
-    return {model: Cell(measure.show(number), model in best) for model, number in numbers.items()}
+    return {model: ShownCell(measure.show(number), model in best) for model, number in numbers.items()}
 
 
 def gain_metrics(results: Results) -> list[Metric]:

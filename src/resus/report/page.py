@@ -13,7 +13,7 @@ from resus.evaluation.results import Gain, Measured, Results, WarmUp
 from resus.files import write_text
 from resus.report import figures
 from resus.report.measures import (
-    Cell,
+    ShownCell,
     cells,
     coverage_rows,
     difference_text,
@@ -124,9 +124,9 @@ def _render(template: str, **values: Any) -> str:
 
 def _table(
     results: Results, of_models: Mapping[str, Mapping[Any, Measured]], measures: Sequence[Measure]
-) -> dict[Any, dict[str, list[Cell]]]:
+) -> dict[Any, dict[str, list[ShownCell]]]:
     """Per stage or size, per model: one cell per measure."""
-    table: dict[Any, dict[str, list[Cell]]] = {}
+    table: dict[Any, dict[str, list[ShownCell]]] = {}
     for key in next(iter(of_models.values()), {}):
         values = {model: of_model[key] for model, of_model in of_models.items()}
         columns = [cells(results, values, measure) for measure in measures]

@@ -12,7 +12,7 @@ from rich.text import Text
 from resus.evaluation.metrics import AUC, GAUC, Measure, Metric
 from resus.evaluation.results import Evaluation, Gain, Results, WarmUp
 from resus.report.measures import (
-    Cell,
+    ShownCell,
     cells,
     difference_text,
     gain_metrics,
@@ -182,7 +182,7 @@ def _heading(measure: Measure) -> str:
     return heading if "\n" in heading else f"\n{heading}"
 
 
-def _styled(evaluation: Evaluation, model: str, cell: Cell) -> Text:
+def _styled(evaluation: Evaluation, model: str, cell: ShownCell) -> Text:
     return Text(cell.text, style="bold" if cell.best else _style(evaluation, model))
 
 

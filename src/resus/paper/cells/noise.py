@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from torch import nn
 
 from resus.arrays import Array, Floats, Integers
 from resus.baselines.base import Method
@@ -12,7 +13,6 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc, gauc, logloss
-from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.records import NoiseLevel
 
 LEVELS = 5
@@ -20,15 +20,15 @@ QUERIES_AT_ONCE = 512
 
 
 def noise_levels(
-    method: Method, log: InteractionLog, ordered: OrderedUsers, predictor: NeuralPredictor, support: int
+    method: Method, log: InteractionLog, ordered: OrderedUsers, encoder: nn.Module, support: int
 ) -> list[NoiseLevel]:
-    """Sort a user's first `support` events by distance to the query in Ψ's encoding, and cut them into five supports.
+    """Sort a user's first `support` events by their distance to the query, and cut them into five supports.
 
     The queries are all later events, the same at every level. So the levels differ in relevance only.
     """
     users, rows, distances = [], [], []
     logits: list[list[Floats]] = [[] for _ in range(LEVELS)]
-    for user, queries, sorted_rows, sorted_distances in _by_distance(log, ordered, predictor, support):
+    for user, queries, sorted_rows, sorted_distances in _by_distance(log, ordered, encoder, support):
         users.append(np.full(len(queries), user))
         rows.append(queries)
         distances.append(_fifths(sorted_distances).mean(axis=2))
@@ -72,7 +72,7 @@ def _answers(method: Method, log: InteractionLog, supports: Integers, queries: I
 
 @torch.no_grad()
 def _by_distance(
-    log: InteractionLog, ordered: OrderedUsers, predictor: NeuralPredictor, support: int
+    log: InteractionLog, ordered: OrderedUsers, encoder: nn.Module, support: int
 ) -> Iterator[tuple[int, Integers, Integers, Floats]]:
     """User, queries `[Q]`, support rows from near to far `[Q, S]`, their distances. A long user comes in parts."""
     starts = np.cumsum(ordered.lengths) - ordered.lengths
@@ -80,7 +80,7 @@ def _by_distance(
         own = ordered.rows[start : start + length]
         for first in range(support, length, QUERIES_AT_ONCE):
             queries = own[first : first + QUERIES_AT_ONCE]
-            encoded = predictor.encoder(features_of(log, np.concatenate([own[:support], queries])))
+            encoded = encoder(features_of(log, np.concatenate([own[:support], queries])))
             distances = torch.cdist(encoded[support:], encoded[:support]).numpy()
             order = np.argsort(distances, axis=1, kind="stable")
             yield int(user), queries, own[:support][order], np.take_along_axis(distances, order, axis=1)

@@ -16,7 +16,6 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.history import History
-from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.noise import noise_levels
 from resus.paper.cells.plan import PlannedCell
 from resus.paper.cells.records import CELLS, Cell, NoiseLevel, Seconds, TrainedEpoch, append_record, scores_path
@@ -104,8 +103,9 @@ def _noise(planned: PlannedCell, method: Method, task: Task, ordered: OrderedUse
     if planned.method not in QUESTIONS["rq4"].methods or not task.log.ordered:
         return None
     predictor, _ = shared_predictor(task)
-    assert isinstance(predictor, NeuralPredictor)
-    return noise_levels(method, task.log, ordered, predictor, task.config.evaluation.max_size)
+    assert predictor.network is not None, "the default predictor is a network"
+    encoder = predictor.network.get_submodule("encoder")
+    return noise_levels(method, task.log, ordered, encoder, task.config.evaluation.max_size)
 
 
 def _seconds(history: History) -> float:

@@ -38,7 +38,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """`passed` names the cases that pass if the claim holds in part. `whole` is false if some methods were not run."""
 
     outcome: Outcome
@@ -140,8 +140,8 @@ class Ruling:
     """A claim with one verdict per data set: by our cells, and by the numbers that the paper prints."""
 
     claim: Claim
-    verdicts: Mapping[str, Verdict]
-    on_paper: Mapping[str, Verdict]
+    verdicts: Mapping[str, ClaimVerdict]
+    on_paper: Mapping[str, ClaimVerdict]
 
 
 def rule(
@@ -160,7 +160,7 @@ def rule(
         for data_set in data_sets:
             run = summary.methods(data_set)
             if not run:
-                verdicts[data_set] = Verdict(Outcome.UNTESTED, f"{not_run(data_set, missing).capitalize()}.")
+                verdicts[data_set] = ClaimVerdict(Outcome.UNTESTED, f"{not_run(data_set, missing).capitalize()}.")
                 continue
             absent = [labels.get(method, method) for method in claim.methods if method not in run]
             evidence = Evidence(summary, data_set, labels, summary, comparisons)
@@ -171,23 +171,23 @@ def rule(
     return rulings
 
 
-def verdict_of(checks: Sequence[Check], absent: Sequence[str] = ()) -> Verdict:
+def verdict_of(checks: Sequence[Check], absent: Sequence[str] = ()) -> ClaimVerdict:
     """All checks pass, some, or none. `absent` are methods of the claim that were not run."""
     left_out = f"; not run: {', '.join(absent)}" if absent else ""
     if not checks:
-        return Verdict(Outcome.UNTESTED, f"Nothing to judge by{left_out}.")
+        return ClaimVerdict(Outcome.UNTESTED, f"Nothing to judge by{left_out}.")
     whole = not absent
     passed = [check.case for check in checks if check.passed]
     failed = [check.case for check in checks if not check.passed]
     evidence = f"{_clauses(checks, len(passed))}{left_out}."
     if not failed:
-        return Verdict(Outcome.HOLDS, evidence, whole=whole)
+        return ClaimVerdict(Outcome.HOLDS, evidence, whole=whole)
     if not passed:
-        return Verdict(Outcome.FAILS, evidence, whole=whole)
+        return ClaimVerdict(Outcome.FAILS, evidence, whole=whole)
     if min(len(passed), len(failed)) > LISTED:
-        return Verdict(Outcome.IN_PART, evidence, f"{len(passed)} of {len(checks)} cases", whole)
+        return ClaimVerdict(Outcome.IN_PART, evidence, f"{len(passed)} of {len(checks)} cases", whole)
     shorter = f"all but {', '.join(failed)}" if len(failed) < len(passed) else ", ".join(passed)
-    return Verdict(Outcome.IN_PART, evidence, shorter, whole)
+    return ClaimVerdict(Outcome.IN_PART, evidence, shorter, whole)
 
 
 def _clauses(checks: Sequence[Check], passed: int) -> str:
