@@ -1,4 +1,4 @@
-"""Early stopping against scripted scores, on a weight that counts the steps."""
+"""Early stopping with given scores, on a weight that counts the steps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from resus.training.loop import Schedule, run_stage
 
 
 class Counter(nn.Module):
-    """Gradient descent on the weight itself takes 1 off it per step."""
+    """Each step of gradient descent lowers the weight by 1."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""Someone's model as the Ψ of a log: refused where its column cannot be Ψ, warned of where it is hardly meant."""
+"""Check that a column of a log can be the shared model, and warn if it looks wrong."""
 
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 
+from resus.arrays import Integers
 from resus.data.log.column_files import BLOCK_ROWS
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
@@ -13,36 +13,35 @@ from resus.evaluation.metrics import auc
 from resus.model.predictors.external import ExternalPredictor
 from resus.model.predictors.settings import ExternalSettings, PredictorSettings
 
-TOO_GOOD = 0.99  # an AUC that no model has on clicks that it does not know
-ENOUGH_ROWS = 1 << 20  # to see that much
+TOO_GOOD = 0.99  # no model has such an AUC on labels that it was not trained on
+ENOUGH_ROWS = 1 << 20  # to see this
 
 
-def check_own_model(settings: PredictorSettings, log: InteractionLog) -> ExternalPredictor:
-    """Ψ, where each row of the log has a logit or a probability in its column."""
+def check_own_model(settings: PredictorSettings, log: InteractionLog) -> None:
+    """Refuse a column that is the label or the user, or that lacks a logit or a probability in some row."""
     chosen = ExternalSettings.of(settings)
     roles = log.manifest.get("schema") or {}
     for role, meaning in (("label", "the label"), ("user", "the user's id")):
         if chosen.column == roles.get(role):
             raise ConfigError(
-                f"the predictor '{chosen.scale}:{chosen.column}' names {meaning}, which Ψ must not see: name the "
-                "column that holds what your model says"
+                f"the predictor '{chosen.scale}:{chosen.column}' names {meaning}, which the shared model must not "
+                "see: name the column that holds the scores of your model"
             )
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     for start in range(0, log.n_rows, BLOCK_ROWS):
         try:
             predictor.check(features_of(log, np.arange(start, min(start + BLOCK_ROWS, log.n_rows))))
         except RowError as bad:
-            user = int(np.searchsorted(log.offsets, start + bad.row, side="right")) - 1
+            user = int(log.owners_of(np.array([start + bad.row]))[0])
             row = start + bad.row - int(log.offsets[user]) + 1
             raise DataError(
                 f"the log '{log.name}', row {row} of user {log.user_ids[user].as_py()!r}, column '{bad.column}': "
                 f"{bad.what}; {bad.fix}"
             ) from None
-    return predictor
 
 
-def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
-    """By what it says of these users: probabilities that are taken for logits, or labels that it knows."""
+def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: Integers) -> None:
+    """Warn if the scores of these users look like probabilities instead of logits, or like copies of the labels."""
     chosen = ExternalSettings.of(settings)
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     rows = log.rows_of(users)[:ENOUGH_ROWS]
@@ -54,8 +53,8 @@ def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: n
     reached = auc(log.labels[rows], said)
     if reached > TOO_GOOD:
         _warn(
-            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on these very "
-            "rows knows their labels, and the gains over it mean nothing"
+            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on these rows "
+            "knows their labels, and gains over it mean nothing"
         )
 
 

@@ -89,8 +89,7 @@ def refine_factors(
     seed: int,
 ) -> StageState:
     """Improve the encoder's factors by the evidence of the training users' events; the prior stays as it is."""
-    learner = model.learner
-    assert isinstance(learner, PlusLearner)
+    learner = PlusLearner.of(model.learner)
 
     def batches(epoch: int) -> Epoch:
         return _events_of_each(log, users, generator(Purpose.EVIDENCE_BATCHES, seed, epoch))
@@ -116,7 +115,6 @@ class _WithUserVectors(nn.Module):
 
     def __init__(self, model: Personalizer, n_users: int) -> None:
         super().__init__()
-        assert isinstance(model.encoder, FactorEncoder)
         self.model = model
         self.users = FieldEmbedding(n_users, (1,), model.encoder.width, std=0.1)
         with torch.no_grad():
@@ -124,7 +122,7 @@ class _WithUserVectors(nn.Module):
 
     @property
     def encoder(self) -> FactorEncoder:
-        return self.model.encoder  # type: ignore[return-value]
+        return FactorEncoder.of(self.model.encoder)
 
     def forward(self, features: Features, users: Tensor, basis: Tensor, labels: Tensor) -> Tensor:
         """Mean cross-entropy of the rows, plus the decay of the vectors they use."""
@@ -146,10 +144,10 @@ class _WithUserVectors(nn.Module):
         taste = moments[1:, 1:]
         ground = 1e-6 * taste.diagonal().mean() * torch.eye(len(taste), dtype=taste.dtype)
         self.encoder.spread.copy_(torch.linalg.cholesky(taste + ground))
-        learner = self.model.learner
-        assert isinstance(learner, PlusLearner)
         bias = max(float(moments[0, 0]), 1e-6)
-        learner.start_from(bias=BIAS_FACTOR * bias, taste=START_OF_TASTE, repeat=START_OF_REPEAT)
+        PlusLearner.of(self.model.learner).start_from(
+            bias=BIAS_FACTOR * bias, taste=START_OF_TASTE, repeat=START_OF_REPEAT
+        )
 
 
 def _kept_fields(log: InteractionLog, users: Integers) -> Tensor:

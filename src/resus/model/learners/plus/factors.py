@@ -1,6 +1,7 @@
 """φ of RESUS+: a plain sum of field vectors, learned together with free user vectors that are thrown away."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -38,6 +39,12 @@ class FactorEncoder(Encoder):
         self.spread: Tensor
         self.register_buffer("kept", torch.ones(len(column_counts)))
         self.register_buffer("spread", torch.eye(embedding_dim))
+
+    @classmethod
+    def of(cls, encoder: Encoder) -> Self:
+        """The same encoder, for code that only ever gets one of this class."""
+        assert isinstance(encoder, cls), f"{type(encoder).__name__} is no {cls.__name__}"
+        return encoder
 
     def forward(self, features: Features) -> Tensor:
         ids = features.ids[:, self.item_column]

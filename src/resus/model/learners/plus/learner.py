@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,12 @@ class PlusLearner(Learner):
         self.log_bias = nn.Parameter(torch.tensor(0.0)) if bias else None
         self.log_taste = nn.Parameter(torch.tensor(0.0)) if taste else None
         self.log_repeat = nn.Parameter(torch.tensor(0.0)) if repeats else None
+
+    @classmethod
+    def of(cls, learner: Learner) -> Self:
+        """The same learner, for code that only ever gets one of this class."""
+        assert isinstance(learner, cls), f"{type(learner).__name__} is no {cls.__name__}"
+        return learner
 
     @torch.no_grad()
     def start_from(self, *, bias: float, taste: float, repeat: float) -> None:
