@@ -1,13 +1,21 @@
 """Fixtures that tests of the service share: small exports, a real Redis, and empty stores of each kind."""
 
 import itertools
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from redis_process import RedisProcess, redis_process
 
+if TYPE_CHECKING:
+    from service_process import InProcess
+
+    from resus.serving import Engine
+
+CAPACITY = 8  # events per user
 Place = Callable[[], str]  # returns the address of an empty store
 MEMORY = Path("/dev/shm")
 
@@ -32,6 +40,44 @@ def scored_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from service_process import make_scored_export
 
     return make_scored_export(tmp_path_factory.mktemp("scored"))
+
+
+@pytest.fixture(scope="session")
+def evaluated(exported: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`exported` with the results of an evaluation."""
+    from planted_models import events, log_of
+
+    from resus import Resus
+
+    folder = Path(shutil.copytree(exported, tmp_path_factory.mktemp("evaluated") / "run"))
+    Resus.load(folder).evaluate(log_of(events())).write(folder / "results.json")
+    return folder
+
+
+@pytest.fixture
+def served_run(evaluated: Path, tmp_path: Path) -> Path:
+    """A copy that a test may change."""
+    return Path(shutil.copytree(evaluated, tmp_path / "run"))
+
+
+@pytest.fixture
+def engine(served_run: Path, tmp_path: Path) -> "Engine":
+    from resus.serving import Engine, LoadedModel, open_store
+
+    store = open_store(str(tmp_path / "events"), capacity=CAPACITY)
+    return Engine(LoadedModel.load(served_run), store, capacity=CAPACITY)
+
+
+@pytest.fixture
+def client(engine: "Engine", served_run: Path) -> Iterator["InProcess"]:
+    """A service without a network."""
+    from service_process import in_process
+
+    from resus.serving.http.app import build_app
+    from resus.serving.http.guard import Access
+
+    with in_process(build_app(engine, served_run, Access("localhost", None))) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from resus.data.split import split_users
 from resus.serving.catalogue.catalogue import Catalogue
 from resus.serving.catalogue.histories import histories_of, write_histories
 from resus.serving.export.folder import export
+from resus.serving.messages import EventsAnswer, PredictAnswer
 
 PATIENCE = 120  # seconds, because the machine may be busy
 
@@ -74,6 +75,25 @@ class InProcess:
 
     def delete(self, address: str) -> httpx.Response:
         return self.request("DELETE", address)
+
+
+def post(client: InProcess, *events: dict[str, Any]) -> list[str]:
+    answer = client.post("/v1/events", json={"events": list(events)})
+    assert answer.status_code == 200, answer.text
+    return [result.status for result in EventsAnswer.model_validate(answer.json()).results]
+
+
+def predict(client: InProcess, **request: Any) -> PredictAnswer:
+    answer = client.post("/v1/predict", json=request)
+    assert answer.status_code == 200, answer.text
+    return PredictAnswer.model_validate(answer.json())
+
+
+def refused(client: InProcess, body: bytes, address: str = "/v1/predict") -> tuple[int, str]:
+    """The status and the one sentence of a refusal."""
+    answer = client.post(address, content=body, headers={"content-type": "application/json"})
+    assert list(answer.json()) == ["error"], answer.text
+    return answer.status_code, answer.json()["error"]
 
 
 @contextlib.contextmanager

@@ -30,7 +30,7 @@ WEIGHTS = "model.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Artifact:
-    """What it takes to answer again: settings, feature map, weights; and where they came from."""
+    """Everything needed to score again: settings, feature map and weights; and where they came from."""
 
     config: Config
     features: FeatureMap
@@ -39,7 +39,7 @@ class Artifact:
     history: History
 
     def save(self, folder: Path) -> None:
-        """The weights first and the facts, with the weights' hash, last: a folder with facts is whole."""
+        """Write the weights first and the facts with their hash last, so that a folder with facts is complete."""
         if (folder / FACTS).exists():
             raise ArtifactError(f"{folder} holds a model already: choose another folder, or delete it")
         save_tensors(folder / WEIGHTS, self.tensors, {})

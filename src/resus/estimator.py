@@ -93,7 +93,7 @@ class Resus:
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
-        """With all settings given."""
+        """A model with exactly these settings."""
         model = cls()
         model.config, model._overrides = config, None
         return model
@@ -104,7 +104,7 @@ class Resus:
 
     @property
     def name(self) -> str:
-        """As tables call it, such as RESUS-RR."""
+        """The name in tables, such as RESUS-RR."""
         return self.config.model_name
 
     @property
@@ -125,8 +125,8 @@ class Resus:
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
-        With a `folder`, everything is kept there and a killed run can resume. Ψ may be taken over from another model
-        (`predictor_from`), with its settings but for those given here. Several `workers` train it together.
+        With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a model that lends
+        its predictor and the settings of it, except for those given here. Several `workers` train it together.
         """
         workers = workers or OneWorker()
         path = Path(log) if isinstance(log, str | Path) else None
@@ -165,7 +165,7 @@ class Resus:
         return self
 
     def claim(self, log: Path, *, folder: Path, resume: bool = False, predictor_from: "Resus | None" = None) -> None:
-        """What `fit` would begin with: refuse what it would refuse, and make the folder this run's."""
+        """Do what `fit` does first: refuse what it would refuse, and reserve the folder for this run."""
         opened = InteractionLog.open(log)
         given = self._take_predictor(predictor_from, opened) if predictor_from else None
         Run(self.config, opened, folder=folder, given=given).open(resume=resume)
@@ -180,10 +180,10 @@ class Resus:
         draws: int = DRAWS,
         progress: Progress = silent,
     ) -> Results:
-        """Results by support size and stage on users never trained on; `against` adds models beside this one.
+        """Results by support size and stage on users that training never saw; `against` adds models to compare with.
 
-        The gains over `base` have 95 % intervals over as many draws of users as `draws` says; 0 leaves out the gains
-        and the coverage of RESUS+'s intervals.
+        The gains over `base` have 95 % intervals from `draws` random draws of users. With 0 there are no gains and no
+        coverage of a learner's intervals.
         """
         others = dict(against or {})
         if self.name in others:
@@ -200,7 +200,7 @@ class Resus:
         draws: int = DRAWS,
         progress: Progress = silent,
     ) -> Results:
-        """Several models by name, and their predictors, on exactly the same users and queries."""
+        """Compare several models by name, and their predictors, on the same users and queries."""
         first, opened, rows = _side_by_side(models, log)
         split = first.config.user_split(opened.n_users)
         return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
@@ -215,7 +215,7 @@ class Resus:
         part: Part = "test",
         progress: Progress = silent,
     ) -> WarmUp:
-        """AUC and GAUC of the same queries after 0 to `up_to` events, beyond what a model saw in training, too.
+        """AUC and GAUC of the same queries after 0 to `up_to` events, also beyond the sizes of training.
 
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
@@ -224,7 +224,7 @@ class Resus:
         for name in rivals or {}:
             if name in taken:
                 raise ConfigError(
-                    f"two curves are named '{name}': leave out that rival, which is drawn as a run or its Ψ"
+                    f"two curves are named '{name}': leave that rival out, a run or its shared model has the same name"
                 )
         trained_up_to = {name: model.config.max_support for name, model in models.items()}
         return warm_up(
@@ -242,7 +242,7 @@ class Resus:
     def predict(self, support: Any, query: Any) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
 
-        `support` holds the users' events with the label; `query` the rows to score; both have the user and all fields,
+        `support` holds the users' events with the label, `query` the rows to score. Both have the user and all fields,
         or what a model of your own reads to write its score.
         """
         frame = as_frame(query, "the query")
@@ -253,13 +253,13 @@ class Resus:
 
     @property
     def scorer(self) -> Scorer:
-        """What answers for `predict` and for the command of this name."""
+        """Scores tables for `predict` and for the command of this name."""
         trained = self._fitted()
         assert self._features is not None
         return Scorer(trained.model, self._features, self.schema, self._score)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
-        """By field, in how many rows of a table the value was never seen in training, or is missing."""
+        """For each field, the number of rows whose value training never saw, or which have none."""
         self._fitted()
         assert self._features is not None
         return self._features.unknown(as_frame(self._with_score(table)))
@@ -289,7 +289,7 @@ class Resus:
 
     @property
     def schema(self) -> TableSchema:
-        """What the columns of the tables mean on which this model was trained, and which `predict` expects."""
+        """The roles of the columns in the tables that this model was trained on and that `predict` expects."""
         roles = self._log_facts.get("schema")
         if not roles:
             raise DataError("this model was fitted on a log without column names: build the log from a table")
@@ -297,7 +297,7 @@ class Resus:
 
     @property
     def log_path(self) -> Path:
-        """Where the log lay on which this model was trained."""
+        """The folder of the log that this model was trained on."""
         path = self._log_facts.get("path")
         if not path:
             raise ArtifactError("the model was trained on a log that is not on disk: say which log with --data")
@@ -305,7 +305,7 @@ class Resus:
 
     @property
     def pretrained(self) -> Predictor | None:
-        """Ψ, where it is a model by itself: neither absent nor trained jointly with the rest."""
+        """The predictor, if it is a model by itself: neither absent nor trained jointly with the rest."""
         alone = not (self.config.predictor.absent or self.config.predictor.joint)
         return self._fitted().model.predictor if alone else None
 
@@ -322,24 +322,24 @@ class Resus:
         return self
 
     def _score_of_before(self, folder: Path | str) -> ScoreColumn:
-        """The column that a model of one's own wrote, or that was taken for Ψ wherever it came from."""
+        """The column that the user's own model wrote, or that serves as the predictor wherever it came from."""
         if self._score is not None:
             return self._score
         if self.config.predictor.logit_column:
             return ScoreColumn(self.config.predictor.logit_column, "a model", None, None)
         raise ConfigError(
-            f"the run in {folder} reads no logits that a model wrote (its Ψ is {self.config.predictor_name}): "
-            "leave the model out"
+            f"the run in {folder} reads no logits of a model of your own (its shared model is "
+            f"{self.config.predictor_name}): leave the model out"
         )
 
     def _with_score(self, table: Any) -> Any:
-        """A table with the column of a model of one's own; a log has it."""
+        """A table with the column of the user's own model; a log has it already."""
         if self._score is None or isinstance(table, InteractionLog | str | Path):
             return table
         return self._score.on(as_frame(table), self.schema, "the table")
 
     def _take_finished(self, folder: Path, log: InteractionLog, resume: bool) -> Self:
-        """A run that is done is neither repeated nor overwritten."""
+        """Take over a finished run; it is neither repeated nor overwritten."""
         if not resume:
             raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
         artifact = Artifact.load(folder)
@@ -351,7 +351,7 @@ class Resus:
         return self._take(replace(artifact, config=self.config))
 
     def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
-        """The Ψ of another run, if it was learned on the same training users with the same settings."""
+        """The predictor of another run, if it was trained on the same users with the same settings."""
         self._check_comparable(source, log)
         theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
         differing = [
@@ -359,14 +359,14 @@ class Resus:
         ]
         if differing:
             raise ConfigError(
-                f"the Ψ to take over was made with other settings ({'; '.join(differing)}): "
+                f"the shared model to take over was made with other settings ({'; '.join(differing)}): "
                 "make them equal, or train one here"
             )
         history = [record for record in source.history if record.stage == "predictor"]
         return TrainedPredictor(source._fitted().model.predictor, history)
 
     def _check_comparable(self, other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None) -> None:
-        """Two models share their test users only if data, split and seed agree; `names` is what tables call them."""
+        """Two models share their test users only if data, split and seed agree; `names` are their names in tables."""
         own_name, other_name = names or (self.name, other.name)
         for section in ("seed", "split", "evaluation", "protocol"):
             mine, theirs = getattr(self.config, section), getattr(other.config, section)
@@ -384,7 +384,7 @@ class Resus:
 
 
 def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, InteractionLog, dict[str, ComparedModel]]:
-    """The first model, the log, and by name what `evaluate` takes, once it is sure that all share their test users."""
+    """The first model, the log and what `evaluate` takes, after checking that all models share their test users."""
     first_name, first = next(iter(models.items()))
     opened = _as_log(first._with_score(log), first._log_facts.get("schema"))
     rows: dict[str, ComparedModel] = {}
@@ -392,7 +392,7 @@ def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, Interac
     for name, model in models.items():
         first._check_comparable(model, opened, names=(first_name, name))
         if name in ("oracle", "crowd", *(settings.title for settings in PREDICTORS.values())):
-            raise ConfigError(f"'{name}' names a row of its own in the results: give the model another name")
+            raise ConfigError(f"'{name}' is the name of another row of the results: give the model another name")
         fitted, predictor = model._fitted().model, None
         if model.pretrained is not None:
             predictor = model.config.predictor_name
@@ -405,7 +405,7 @@ def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, Interac
 def _as_log(
     log: Any, schema: TableSchema | Mapping[str, Any] | None, own_model: ScoreColumn | None = None
 ) -> InteractionLog:
-    """A log as it is, or of a table, to which a model of one's own adds its column."""
+    """Open a log, or build one from a table, to which the user's own model adds its column."""
     if isinstance(log, InteractionLog | str | Path):
         opened = log if isinstance(log, InteractionLog) else InteractionLog.open(log)
         if own_model is not None:
@@ -424,7 +424,7 @@ def _as_log(
 
 
 def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
-    """A log has ids in place of raw values, so its scores were written when it was prepared."""
+    """A log holds ids instead of raw values, so its scores were written when it was prepared."""
     before = _remembered(log.manifest)
     if before is None:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Every random stream has a purpose and a number of its own, so that no two streams are the same."""
+"""Every random stream has its own purpose and number, so that no two streams are the same."""
 
 from enum import IntEnum, unique
 

@@ -8,19 +8,23 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from planted_models import TINY
 from torch import Tensor
 from torch.nn import functional
 
+from resus.arrays import Floats
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes import batch as episode_batch
+from resus.episodes import prefixes
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.episodes.tensors import features_of, labels_of
 from resus.model.build import build_personalizer
+from resus.model.learners import LEARNERS
 from resus.model.learners.nearest.similarity import LearnedSimilarity
 from resus.model.learners.ridge.learner import RidgeLearner
 from resus.model.personalizer import Personalizer
@@ -33,6 +37,9 @@ MODELS: dict[str, dict[str, Any]] = {
     "nearest": {"learner.kind": "nearest", "fusion.scale": 3.0, "fusion.per_size": False},
     "nearest by cosine": {"learner.kind": "nearest", "learner.similarity": "cosine"},
 }
+
+
+SIZES = tuple(range(31))
 
 
 @pytest.fixture(scope="module")
@@ -183,10 +190,71 @@ def test_every_part_learns_from_the_queries(model: Personalizer, log: Interactio
         assert bool((parameter.grad != 0).any()), name
 
 
-def test_one_size_at_a_time_or_all_prefixes_at_once(model: Personalizer, log: InteractionLog) -> None:
-    ordered = OrderedUsers.of(log, np.arange(log.n_users), seed=1)
-    together = model.score_prefixes(log, ordered, [0, 1, 3, 6, 20])
-    assert np.array_equal(together[:, 0], model.predictor.logits_of_rows(log, ordered.rows))
-    for column, size in enumerate([0, 1, 3, 6]):
-        alone = model.score_prefixes(log, ordered, [size])
-        np.testing.assert_allclose(alone[:, 0], together[:, column], rtol=0, atol=1e-5)
+@pytest.fixture(scope="module")
+def longer_log() -> InteractionLog:
+    return planted_log(PlantedWorld(users=40, items=20, events_per_user=20, seed=3))
+
+
+@pytest.fixture(params=LEARNERS)
+def any_learner(request: pytest.FixtureRequest, longer_log: InteractionLog) -> Personalizer:
+    """With the released settings, whose fusion has a bias and a β for each size, if the learner has β."""
+    torch.manual_seed(2)
+    changes = {"protocol": "authors-release", "learner.kind": request.param, "evaluation.max_size": max(SIZES)}
+    built = build_personalizer(resolve(TINY | changes), longer_log.features)
+    with torch.no_grad():
+        for parameter in built.fusion.parameters():
+            parameter.add_(torch.randn(parameter.shape), alpha=0.3)
+    return built
+
+
+def basis_in_order(ordered: OrderedUsers) -> Floats:
+    return np.random.default_rng(4).normal(size=len(ordered.rows)).astype(np.float32)
+
+
+@pytest.mark.parametrize("time_known", [True, False])
+@pytest.mark.parametrize("tile_rows", [1, 300, 8192])
+def test_every_size_is_what_a_run_of_its_own_gives(
+    monkeypatch: pytest.MonkeyPatch,
+    any_learner: Personalizer,
+    longer_log: InteractionLog,
+    time_known: bool,
+    tile_rows: int,
+) -> None:
+    monkeypatch.setattr(prefixes, "TILE_ROWS", tile_rows)
+    log = replace(longer_log, ordered=time_known)
+    ordered = OrderedUsers.of(log, np.arange(5, 40), seed=6)
+    basis = basis_in_order(ordered)
+    found = any_learner.score_prefixes(log, ordered, SIZES, basis=basis)
+    assert ordered.lengths.min() < max(SIZES) < ordered.lengths.max()
+    for k in SIZES:
+        asked = ordered.positions >= k
+        enough = ordered.lengths > k
+        kept = np.repeat(enough, ordered.lengths)
+        batch = EpisodeBatch(ordered.rows[kept], ordered.lengths[enough], np.full(enough.sum(), k))
+        own_basis = torch.from_numpy(basis[kept])
+        with torch.no_grad():
+            alone = any_learner(batch, features_of(log, batch.rows), own_basis, labels_of(log, batch.rows))
+        assert np.abs(found[asked, k] - alone.numpy()).max() < 2e-5
+
+
+def test_without_support_the_logits_are_exactly_those_of_the_predictor(
+    any_learner: Personalizer, longer_log: InteractionLog
+) -> None:
+    ordered = OrderedUsers.of(longer_log, np.arange(longer_log.n_users), seed=6)
+    basis = basis_in_order(ordered)
+    assert np.array_equal(any_learner.score_prefixes(longer_log, ordered, (0,), basis=basis)[:, 0], basis)
+    assert np.array_equal(any_learner.score_prefixes(longer_log, ordered, SIZES, basis=basis)[:, 0], basis)
+
+
+def test_labels_after_the_support_do_not_count(any_learner: Personalizer, longer_log: InteractionLog) -> None:
+    ordered = OrderedUsers.of(longer_log, np.arange(longer_log.n_users), seed=6)
+    basis = basis_in_order(ordered)
+    labels = longer_log.labels.copy()
+    late = ordered.rows[ordered.positions >= 7]
+    labels[late] = 1 - labels[late]
+    before, after = (
+        any_learner.score_prefixes(each, ordered, SIZES, basis=basis)
+        for each in (longer_log, replace(longer_log, labels=labels))
+    )
+    assert np.array_equal(before[:, :8], after[:, :8])
+    assert (before[ordered.positions >= 8, 8] != after[ordered.positions >= 8, 8]).any()

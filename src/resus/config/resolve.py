@@ -88,7 +88,7 @@ def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) ->
 
 
 def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> bool:
-    """Whether the kind of a key's section exists; a wrong one is a mistake of its own."""
+    """Whether the kind of a key's section exists; a wrong kind is reported separately."""
     section = key.partition(".")[0]
     kind = chosen.get(f"{section}.kind", presets.get(f"{section}.kind", REGISTRIES[section].default))
     return isinstance(kind, str) and kind in REGISTRIES[section]

@@ -158,7 +158,7 @@ class Config(Settings):
         return self.changed({key: plain[key] for key in ("learner.kind", *brought)})
 
     def settings_of_predictor(self) -> dict[str, Any]:
-        """For a run that takes over this one's predictor, by dotted keys. Each run says itself whether it pretrains."""
+        """Settings, by dotted keys, for a run with the predictor of this one. Each run chooses `pretrain` itself."""
         return {f"predictor.{key}": value for key, value in self.predictor.model_dump(exclude={"pretrain"}).items()}
 
     def fingerprint(self, log_hash: str) -> str:

@@ -54,7 +54,7 @@ def find_problems(
     finder = _Finder(where, first_line, lines)
     problems = _missing_columns(frame, schema, where)
     if frame.is_empty():
-        return [*problems, Problem(where, None, None, "there is no row of data", "check that the file is whole")]
+        return [*problems, Problem(where, None, None, "there is no row of data", "check that the file is complete")]
     problems += _nested_columns(frame, schema, where)
     usable = {name for name in schema.columns if name in frame.columns} - {problem.column for problem in problems}
     for name, noun in ((schema.user, "user"), (schema.item, "item")):
@@ -148,7 +148,7 @@ def _bad_times(column: pl.Series) -> list[BadRows]:
 
 
 def event_key(schema: TableSchema) -> list[str]:
-    """The columns that make two rows the same event: user, item and time, or all fields where there is no time."""
+    """The columns that make two rows the same event: user, item and time, or all fields if there is no time."""
     return [schema.user, schema.item, schema.time] if schema.time else [schema.user, *schema.fields]
 
 

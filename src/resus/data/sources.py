@@ -26,7 +26,7 @@ def find_source(
     if name.lower() in _known() or not (place.exists() or place.suffix or len(place.parts) > 1):
         data_set = _named(name)
         if schema is not None:
-            raise ConfigError(f"data set '{data_set.name}' has a schema of its own: leave the schema file out")
+            raise ConfigError(f"data set '{data_set.name}' has its own schema: leave the schema file out")
         return data_set.find(path, progress)
     if path is not None:
         raise ConfigError(f"'{name}' is a path already: leave the other path out, or name a data set")
@@ -67,4 +67,4 @@ def _named(name: str) -> DataSet:
     nearest = nearest_key(name.lower(), known)
     hint = f"did you mean '{nearest}'? " if nearest else ""
     names = ", ".join(DATA_SETS)
-    raise ConfigError(f"there is no data set '{name}': {hint}known are {names}, planted, or a path to a table")
+    raise ConfigError(f"there is no data set '{name}': {hint}choose {names} or planted, or give the path of a table")

@@ -22,7 +22,7 @@ from resus.progress import Progress, silent
 
 @dataclass(frozen=True, eq=False)
 class ComparedModel:
-    """A model, and what tables call its predictor; None if the predictor is no model by itself."""
+    """A model, and what tables call its predictor; None if the predictor is not a model by itself."""
 
     model: Personalizer
     predictor: str | None

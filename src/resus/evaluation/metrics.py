@@ -73,7 +73,7 @@ class Metric(Measure):
 
 @dataclass(frozen=True, kw_only=True)
 class RelativeMeasure(Measure):
-    """A measure of a model beside others, computed from their AUCs. For a stage these are the mean AUCs."""
+    """A measure of a model compared with others, computed from their AUCs. For a stage these are the mean AUCs."""
 
     function: Callable[[Aucs], float]
 
@@ -164,7 +164,7 @@ def rela_impr(auc: float, base_auc: float) -> float:
 
 
 def gap_closed(aucs: Aucs) -> float:
-    """How far the AUC is on its way from the crowd's to the oracle's; nan if there is no way."""
+    """The share of the way from the AUC of the crowd to that of the oracle; nan if these are equal."""
     gap = aucs.oracle - aucs.crowd
     return (aucs.own - aucs.crowd) / gap if gap else float("nan")
 
@@ -244,7 +244,7 @@ def _row_losses(labels: Array, logits: Array) -> Array:
 
 
 def _mean_by_draw(totals: Array, rows: Array, weights: Counts) -> Doubles:
-    """The totals of the drawn users over their rows, once per row of `weights` [B, U]; nan if nobody has a row."""
+    """The totals of the drawn users over their rows, once per row of `weights` [B, U]; nan if no user has a row."""
     both = np.stack([totals, rows], axis=1)
     sums = np.array([weight @ both for weight in weights])  # draw by draw: all weights as floats would fill the memory
     found = np.full(len(weights), np.nan)

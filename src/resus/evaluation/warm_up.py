@@ -19,7 +19,7 @@ ROUND_SIZES = (1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200,
 
 
 class Rival(Protocol):
-    """Another method to draw beside the models."""
+    """Another method to draw next to the models."""
 
     @property
     def tuned_on_validation(self) -> bool:

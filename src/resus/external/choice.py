@@ -52,7 +52,7 @@ def _of_file(path: Path) -> ScoringModel:
     ending = path.suffix.lower()
     if ending in PICKLES:
         raise ConfigError(
-            f"{path} is a pickle, which can run any code, so resus never opens one: load it yourself, and hand over "
+            f"{path} is a pickle, which can run any code, so resus never opens one: load it yourself, and give "
             "the object with Resus(predictor=…)"
         )
     if ending not in FILES:

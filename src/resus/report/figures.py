@@ -352,7 +352,7 @@ def _leave_room_on_top(axes: Axes) -> None:
 
 
 def _name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Write names beside the line ends, moved apart so that none covers another."""
+    """Write names next to the line ends, moved apart so that none covers another."""
     low, high = axes.get_ylim()
     ends = sorted(ends)
     steps = 0.055 * (high - low) * np.arange(len(ends))

@@ -100,7 +100,7 @@ class StageTable:
 
 @dataclass(frozen=True)
 class GainTable:
-    """Gains over the base with their intervals: beside the difference if they fit, else below it."""
+    """Gains over the base with their intervals: next to the difference if they fit, else below it."""
 
     results: Results
 

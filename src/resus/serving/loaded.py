@@ -137,7 +137,7 @@ class LoadedModel:
         return user
 
     def stage(self, support: int) -> Stage:
-        """The cold-start stage of a user with so many events."""
+        """The cold-start stage of a user with this many events."""
         stages = self.config.evaluation.stages
         if not support:
             return "new"
@@ -190,7 +190,7 @@ class LoadedModel:
         if mine != wanted:
             changed = ", ".join(sorted({name for name, _ in mine.fields ^ wanted.fields} or {mine.item, wanted.item}))
             raise ArtifactError(
-                f"the new model reads other fields than the one in use ({changed}): serve it with a store of its own"
+                f"the new model reads other fields than the one in use ({changed}): serve it with its own store"
             )
 
     def _places(self, read: Features) -> Tensor:

@@ -3,23 +3,22 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from logistic_oracle import ITEMS, design_of, newton
 from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
+from resus.arrays import Doubles
 from resus.model.learners.base import Posterior
 from resus.model.learners.plus.fit import fit
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.plus.prior import Known
 
-Doubles = npt.NDArray[np.float64]
 PRIOR = {"bias": 0.6, "taste": 1.7, "repeat": 2.5}
-ITEMS = 4
 
 
 def built(steps: int = 4, *, bias: bool = True, taste: bool = True, repeats: bool = True) -> PlusLearner:
@@ -74,31 +73,6 @@ def drawn(sizes: list[int], *, width: int = 3, places: int = 5, seed: int = 0, s
     return Users(support, mask, torch.where(mask.unsqueeze(2), outcomes, 7e3), rows(places))
 
 
-def features(rows: Doubles, prior: dict[str, float]) -> Doubles:
-    """Columns whose inner products are the prior covariance: a constant, φ, and one column per item."""
-    items = rows[:, :1] == np.arange(ITEMS)
-    blocks = ((np.ones((len(rows), 1)), "bias"), (rows[:, 1:], "taste"), (items, "repeat"))
-    return np.column_stack([np.sqrt(prior[name]) * block for block, name in blocks])
-
-
-def newton(design: Doubles, labels: Doubles, basis: Doubles) -> tuple[Doubles, Doubles]:
-    """The mode of a logistic regression under a unit prior, and its Hessian there."""
-    weights = np.zeros(design.shape[1])
-
-    def loss(point: Doubles) -> float:
-        logits = basis + design @ point
-        return float(np.logaddexp(0, logits).sum() - labels @ logits + point @ point / 2)
-
-    for _ in range(60):
-        chance = 1 / (1 + np.exp(-(basis + design @ weights)))
-        hessian = design.T @ (design * (chance * (1 - chance))[:, None]) + np.eye(len(weights))
-        step = np.linalg.solve(hessian, design.T @ (labels - chance) - weights)
-        while loss(weights + step) > loss(weights) + 1e-12:
-            step = step / 2
-        weights = weights + step
-    return weights, hessian
-
-
 @settings(deadline=None, max_examples=25)
 @given(
     sizes=st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any),
@@ -110,14 +84,14 @@ def test_many_steps_end_at_the_mode(sizes: list[int], width: int, seed: int) -> 
     found = users.answers(built(steps=14)).detach().double().numpy()
     for user in range(len(sizes)):
         support, labels, basis, query = users.known(user)
-        mode, _ = newton(features(support, PRIOR), labels, basis)
-        np.testing.assert_allclose(found[user], features(query, PRIOR) @ mode, atol=2e-5)
+        mode, _ = newton(design_of(support, PRIOR), labels, basis)
+        np.testing.assert_allclose(found[user], design_of(query, PRIOR) @ mode, atol=2e-5)
 
 
 def test_no_step_leads_away_from_the_mode() -> None:
     users = drawn([30], width=4, seed=3, spread=6.0)
     support, labels, basis, _ = users.known(0)
-    design = features(support, PRIOR)
+    design = design_of(support, PRIOR)
     losses = []
     for steps in range(1, 9):
         learner = built(steps)
@@ -148,9 +122,9 @@ def test_six_steps_are_near_the_mode_also_of_a_long_user_of_one_label(label: flo
     outcomes = built().outcomes(torch.full((1, events), label), torch.full((1, events), basis))
     user = Users(drawn_rows.support, drawn_rows.mask, outcomes, drawn_rows.query)
     support, labels, basis_logits, query = user.known(0)
-    mode, _ = newton(features(support, PRIOR), labels, basis_logits)
+    mode, _ = newton(design_of(support, PRIOR), labels, basis_logits)
     found = user.answers(built(steps=6)).detach().double().numpy()[0]
-    np.testing.assert_allclose(found, features(query, PRIOR) @ mode, rtol=0.03)
+    np.testing.assert_allclose(found, design_of(query, PRIOR) @ mode, rtol=0.03)
 
 
 @pytest.mark.parametrize("missing", ["bias", "taste", "repeats"])
@@ -160,8 +134,8 @@ def test_a_part_left_out_has_no_variance(missing: str) -> None:
     prior = PRIOR | {"repeat" if missing == "repeats" else missing: 0.0}
     for user in range(2):
         support, labels, basis, query = users.known(user)
-        mode, _ = newton(features(support, prior), labels, basis)
-        np.testing.assert_allclose(found[user], features(query, prior) @ mode, atol=2e-5)
+        mode, _ = newton(design_of(support, prior), labels, basis)
+        np.testing.assert_allclose(found[user], design_of(query, prior) @ mode, atol=2e-5)
 
 
 @pytest.mark.parametrize("steps", [1, 9])
@@ -210,8 +184,8 @@ def test_the_variance_is_that_of_laplace(width: int) -> None:
         found = users.posterior(learner).variance(users.query).numpy()
     for user in range(2):
         support, labels, basis, query = users.known(user)
-        _, hessian = newton(features(support, PRIOR), labels, basis)
-        design = features(query, PRIOR)
+        _, hessian = newton(design_of(support, PRIOR), labels, basis)
+        design = design_of(query, PRIOR)
         np.testing.assert_allclose(found[user], (design @ np.linalg.inv(hessian) * design).sum(axis=1), rtol=1e-5)
 
 
@@ -228,8 +202,8 @@ def test_the_variance_of_a_sum_is_that_of_the_whole_covariance(sizes: list[int],
         found = users.posterior(learner).variance_of_sum(users.query, weights).numpy()
     for user in range(len(sizes)):
         support, labels, basis, query = users.known(user)
-        _, hessian = newton(features(support, PRIOR), labels, basis)
-        summed = weights[user].double().numpy() @ features(query, PRIOR)
+        _, hessian = newton(design_of(support, PRIOR), labels, basis)
+        summed = weights[user].double().numpy() @ design_of(query, PRIOR)
         np.testing.assert_allclose(found[user], summed @ np.linalg.inv(hessian) @ summed, rtol=1e-5)
 
 

@@ -46,7 +46,7 @@ class DataSet:
     url: str | None = None
     checksum: str = ""
     login_page: str = ""
-    optional: tuple[str, ...] = ()  # files beside the members, read if they are there
+    optional: tuple[str, ...] = ()  # other files, read if they exist
     stream: Callable[[Path, PrepareOptions, Path, Progress], LogRows] | None = None
     sound: Callable[[Path, PrepareOptions], bool] | None = None
 
@@ -67,7 +67,7 @@ class DataSet:
         )
 
     def find(self, path: Path | None, progress: Progress | None) -> Source:
-        """The data set in a folder, beside one of its files, or in its archive; without a path, fetch it."""
+        """Find the data set in a folder, next to one of its files, or in its archive. Without a path, download it."""
         if path is None:
             return self.in_folder(self._fetched(progress))
         if path.suffix == ".zip":

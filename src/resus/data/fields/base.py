@@ -16,7 +16,7 @@ Encoded = tuple[Ids, Floats | None]
 
 
 class FieldOptions(BaseModel):
-    """What a schema may say about a field beside its kind."""
+    """Options of a field in a schema, besides its kind."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,7 +42,7 @@ class Field(ABC):
     weighted: ClassVar[bool] = False  # weights may differ from 1
     is_number: ClassVar[bool] = False  # the value is in the weight, see `numbers`
     takes_lists: ClassVar[bool] = False  # a cell may hold several values
-    can_name_items: ClassVar[bool] = False  # each value has one id of its own
+    can_name_items: ClassVar[bool] = False  # each value has exactly one id
 
     name: str
     values: tuple[str, ...] = ()  # of the ids from 1 on, the most frequent first

@@ -16,7 +16,7 @@ from resus.errors import RowError
 
 @dataclass(frozen=True)
 class CategoricalField(Field):
-    """Each known value has an id of its own, with weight 1."""
+    """Each known value has its own id, with weight 1."""
 
     kind = "categorical"
     can_name_items = True

@@ -26,7 +26,7 @@ class MultiOptions(FieldOptions):
 
 @dataclass(frozen=True)
 class MultiField(Field):
-    """Each known value has an id of its own. The values of a row share the weight 1; empty slots have the weight 0."""
+    """Each known value has its own id. The values of a row share the weight 1; empty slots have the weight 0."""
 
     kind = "multi"
     options = MultiOptions

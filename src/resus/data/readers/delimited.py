@@ -255,7 +255,7 @@ def _ambiguous_header(names: Sequence[str], where: str) -> Problem | None:
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is None:
         return None
-    return Problem(where, 1, twice, "two columns have this name", "give each column a name of its own")
+    return Problem(where, 1, twice, "two columns have this name", "give each column its own name")
 
 
 def _ragged(records: _Records, expected: int, raw: bytes, where: str) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""RecBole atomic files: `NAME.inter`, and `NAME.user` and `NAME.item` beside it, with 'name:type' headers."""
+"""RecBole atomic files: `NAME.inter`, with `NAME.user` and `NAME.item` next to it, with 'name:type' headers."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ from resus.model.encoders.layers import pairwise_interactions
 
 
 class FM(Encoder):
-    """First-order weights of each field beside the vector of pairwise interactions."""
+    """First-order weights of each field, and the vector of pairwise interactions."""
 
     def __init__(self, n_ids: int, column_counts: Sequence[int], *, embedding_dim: int, embedding_std: float) -> None:
         super().__init__()

@@ -115,9 +115,9 @@ class XDeepFMSettings(NetworkSettings):
 
 
 class OwnEncoderSettings(EncoderSettings):
-    """A module of the user's own. Its class is handed over in Python and never saved; `name` says which it was."""
+    """The user's own module. Its class is given in Python and never saved; `name` says which one it was."""
 
-    kind: Literal["own"] = Field(default="own", description="an encoder handed over in Python")
+    kind: Literal["own"] = Field(default="own", description="an encoder given in Python")
     name: str = Field(default="", description="name of the class or function that makes the encoder")
     factory: Callable[..., Any] | None = Field(
         default=None, exclude=True, repr=False, description="makes the encoder from a feature map"
@@ -138,7 +138,7 @@ class OwnEncoderSettings(EncoderSettings):
     def handed_over(self, factory: Callable[..., Any]) -> "OwnEncoderSettings":
         own = self.made_by(factory)
         if own != self:
-            raise ConfigError(f"the encoder of this model is '{self.name}', not '{own.name}': hand over the same one")
+            raise ConfigError(f"the encoder of this model is '{self.name}', not '{own.name}': give the same one")
         return own
 
     def architecture(self, features: "FeatureMap") -> "Encoder":

@@ -12,7 +12,7 @@ from resus.model.encoders.layers import perceptron
 
 
 class WideDeep(Encoder):
-    """First-order weights of each field (wide) beside a perceptron on the field vectors (deep)."""
+    """First-order weights of each field (wide), and a perceptron on the field vectors (deep)."""
 
     def __init__(
         self,

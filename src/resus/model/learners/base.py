@@ -105,7 +105,7 @@ class Learner(nn.Module, ABC):
 
 
 class LiveEvents(LiveState):
-    """Keeps the events as they are and asks the learner anew each time.
+    """Keeps the events and asks the learner again each time.
 
     The part of an event is by how much it moved the answer when it came in.
     """

@@ -40,7 +40,7 @@ class Predictor(ABC):
         raise NotImplementedError(f"{type(self).__name__} is not trained on rows")
 
     def files(self) -> dict[str, bytes]:
-        """Files, by name, in which programs in other languages can read a predictor that is no network."""
+        """Files, by name, from which programs in other languages can read a predictor that is not a network."""
         return {}
 
     def check(self, features: Features) -> None:  # noqa: B027  # most predictors score every row

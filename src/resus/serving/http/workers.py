@@ -108,7 +108,7 @@ def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
 
 
 class _Supervisor(Multiprocess):
-    """Passes SIGHUP on to the workers, which load the new artifact beside the old one. uvicorn would restart them."""
+    """Passes SIGHUP on to the workers, which load the new artifact next to the old one. uvicorn would restart them."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)

@@ -57,7 +57,7 @@ class NearestLearner(Learner):
 
 
 class LiveNearest(LiveEvents):
-    """An event's part is its residual times its share of the softmax, taken anew for each candidate."""
+    """An event's part is its residual times its share of the softmax, computed for each candidate."""
 
     def __init__(self, learner: NearestLearner, width: int) -> None:
         super().__init__(learner, width)

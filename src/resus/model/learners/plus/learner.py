@@ -18,7 +18,7 @@ SURE = 1e-9  # the smallest variance of a label: one so certain says nothing
 class PlusLearner(Learner):
     """A label is a coin of logit Ψ(x) + Δ(x); Δŷ is the most likely Δ under a prior with three learned scales.
 
-    A row's code is its item's id, negative if nobody knows the item, and φ(x). For a user with more than about twice as
+    A row's code is its item's id, negative if the item is unknown, and φ(x). For a user with more than about twice as
     many events as φ has entries, the same α come from a system of φ's size: repeats make a block-diagonal matrix, whose
     inverse is known.
     """

@@ -35,7 +35,7 @@ class Prior:
 class Known:
     """The events of some users, in float64; empty slots hold zeros.
 
-    An event whose item nobody knows, and an empty slot, gets an item of its own that no other row has.
+    An event with an unknown item, and an empty slot, gets an item that no other row has.
     """
 
     mask: Tensor  # [U, S]

@@ -1,0 +1,159 @@
+"""A reload replaces the model while requests go on, and a bad model leaves the old one in use."""
+
+import json
+import os
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planted_models import KEEP, events, tiny
+from service_process import InProcess, event, in_process, post, predict, wait_until
+
+from resus import TableSchema, build_log
+from resus.artifact import FACTS, rebuild
+from resus.errors import ArtifactError
+from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
+from resus.serving.catalogue.histories import TEST_USERS
+from resus.serving.engine import Engine
+from resus.serving.http.app import build_app
+from resus.serving.http.guard import Access
+from resus.serving.loaded import LoadedModel
+
+
+def replace_folder(served_run: Path, by: Path) -> None:
+    """Replace a folder as an export does: rename the old one, then create the new one."""
+    served_run.rename(served_run.with_name("old"))
+    shutil.copytree(by, served_run)
+
+
+def test_a_reload_loads_a_new_model(client: InProcess, served_run: Path, another: Path) -> None:
+    post(client, event(1))
+    old = client.get("/v1/model").json()["sha256"]
+    before = predict(client, user="u", items=["1"])
+    replace_folder(served_run, another)
+    reloaded = client.post("/v1/reload")
+    assert reloaded.status_code == 200
+    assert reloaded.json()["name"] == "RESUS-NN"
+    assert client.get("/v1/model").json()["sha256"] == reloaded.json()["sha256"] != old
+    after = predict(client, user="u", items=["1"])
+    assert (after.support, after.model) == (1, "RESUS-NN")
+    assert after.answers[0].basis != before.answers[0].basis
+    assert 'resus_reloads_total{outcome="loaded"} 1.0' in client.get("/metrics").text
+
+
+def test_a_reload_reads_new_titles_and_results(client: InProcess, served_run: Path) -> None:
+    """Titles and results may be new while the model is the same."""
+    results = json.loads((served_run / "results.json").read_text())
+    results["log"]["name"] = "evaluated anew"
+    (served_run / "results.json").write_text(json.dumps(results))
+    Catalogue.load(served_run).with_titles({"1": "The First"}).save(served_run)
+    assert client.post("/v1/reload").status_code == 200
+    assert client.get("/v1/results").json() == results
+    assert [item["item"] for item in client.get("/v1/catalogue", params={"query": "first"}).json()["items"]] == ["1"]
+
+
+def test_a_model_that_arrives_during_the_start_is_served(engine: Engine, served_run: Path, another: Path) -> None:
+    app = build_app(engine, served_run, Access("localhost", None))
+    replace_folder(served_run, another)
+    with in_process(app) as client:
+        assert client.get("/v1/model").json()["sha256"] == LoadedModel.load(another).sha256
+
+
+@pytest.mark.parametrize("by", ["another", "evaluated"])
+def test_a_folder_swapped_while_it_is_read_is_refused(
+    served_run: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    new = request.getfixturevalue(by)
+
+    def swapped_meanwhile(artifact: Any) -> Any:
+        replace_folder(served_run, new)
+        return rebuild(artifact)
+
+    monkeypatch.setattr("resus.serving.loaded.rebuild", swapped_meanwhile)
+    with pytest.raises(ArtifactError, match="changed while it was read"):
+        LoadedModel.load(served_run)
+
+
+def test_an_unexpected_error_refuses_a_reload(
+    client: InProcess, served_run: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = predict(client, items=["1"])
+
+    def fail(folder: Path) -> LoadedModel:
+        raise ZeroDivisionError("secret")
+
+    monkeypatch.setattr(LoadedModel, "load", fail)
+    os.kill(os.getpid(), signal.SIGHUP)
+    wait_until(lambda: 'outcome="refused"} 1.0' in client.get("/metrics").text, "a refusal")
+    answer = client.post("/v1/reload")
+    assert answer.status_code == 409
+    assert "ZeroDivisionError" in answer.json()["error"]
+    assert 'outcome="refused"} 2.0' in client.get("/metrics").text
+    assert predict(client, items=["1"]) == before
+    told = [record.getMessage() for record in caplog.records if record.name == "resus.serving"]
+    assert len(told) == 2
+    assert all("ZeroDivisionError at " in line and "test_reload.py" in line for line in told)
+    assert "secret" not in " ".join(told)
+
+
+def damage_facts(served_run: Path) -> None:
+    (served_run / FACTS).write_text((served_run / FACTS).read_text()[:-50])
+
+
+def damage_weights(served_run: Path) -> None:
+    with (served_run / "model.safetensors").open("r+b") as file:
+        file.seek(-4, 2)
+        file.write(b"\x00\x00\xc0\x7f")
+
+
+def lose_catalogue(served_run: Path) -> None:
+    (served_run / "catalogue.arrow").unlink()
+
+
+def damage_catalogue(served_run: Path) -> None:
+    (served_run / "catalogue.arrow").write_bytes(b"no catalogue")
+
+
+def falsify_catalogue(served_run: Path) -> None:
+    catalogue = Catalogue.load(served_run)
+    replace(catalogue, ids=catalogue.ids + 1_000_000).save(served_run)
+
+
+def remove(served_run: Path) -> None:
+    shutil.rmtree(served_run)
+
+
+def other_fields(served_run: Path) -> None:
+    schema = TableSchema(user="user", item="item", time="time", label="click")
+    shutil.rmtree(served_run)
+    tiny().fit(build_log(events(), schema, KEEP, name="other"), folder=served_run)
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_facts, damage_weights, damage_catalogue, falsify_catalogue, lose_catalogue, remove, other_fields]
+)
+def test_a_bad_artifact_is_refused_and_the_old_one_stays(client: InProcess, served_run: Path, damage: Any) -> None:
+    before = predict(client, items=["1", "2"])
+    damage(served_run)
+    answer = client.post("/v1/reload")
+    assert answer.status_code == 409
+    assert list(answer.json()) == ["error"]
+    assert predict(client, items=["1", "2"]) == before
+    assert 'resus_reloads_total{outcome="refused"} 1.0' in client.get("/metrics").text
+
+
+def test_a_model_that_cannot_score_is_refused(served_run: Path) -> None:
+    falsify_catalogue(served_run)
+    with pytest.raises(ArtifactError, match=r"cannot score \(IndexError\)"):
+        LoadedModel.load(served_run)
+
+
+@pytest.mark.parametrize("part", [CATALOGUE, TEST_USERS])
+def test_a_part_of_another_model_is_refused(client: InProcess, served_run: Path, another: Path, part: str) -> None:
+    shutil.copyfile(another / part, served_run / part)
+    answer = client.post("/v1/reload")
+    assert answer.status_code == 409
+    assert f"{part} belongs to another model" in answer.json()["error"]
