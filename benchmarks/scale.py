@@ -74,7 +74,8 @@ def measure(rows: int, record: Path = RECORD) -> None:
         seconds, peak = cost_of(*command, shown=True)
         line: dict[str, Any] = {"rows": rows, "step": step, "seconds": round(seconds, 2), "peak_bytes": peak}
         if step == "prepare":
-            line |= {"counts": {key: InteractionLog.open(log).manifest["counts"][key] for key in ("users", "ids")}}
+            made_log = InteractionLog.open(log)
+            line |= {"counts": {"users": made_log.n_users, "ids": made_log.features.n_ids}}
         if step == "train":
             history = [json.loads(text) for text in (Path(run) / METRICS).read_text().splitlines()]
             line |= {stage["stage"]: stage["seconds"] for stage in history}

@@ -15,6 +15,7 @@ from resus.config.settings import Config, flatten
 from resus.data.build import build_log
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
+from resus.data.log.manifest import ScoreFacts
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
@@ -150,12 +151,13 @@ class Resus:
             workers=workers,
         )
         self._features = opened.features
+        manifest = opened.manifest
         self._log_facts = {
             "name": opened.name,
             "hash": opened.content_hash,
             "path": str(path.resolve()) if path else None,
-            "schema": opened.manifest.get("schema"),
-            "score": opened.manifest.get("score"),
+            "schema": manifest.table and manifest.table.model_dump(),
+            "score": manifest.score and manifest.score.model_dump(),
         }
         self._score = self._own_model or _remembered(self._log_facts)
         if kept is not None and workers.rank == 0:
@@ -419,13 +421,12 @@ def _as_log(
     if own_model is None:
         return build_log(log, roles)
     built = build_log(*own_model.learned_on(as_frame(log), roles, "the table"))
-    built.manifest["score"] = own_model.facts
-    return built
+    return replace(built, manifest=built.manifest.model_copy(update={"score": own_model.facts}))
 
 
 def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
     """A log holds ids instead of raw values, so its scores were written when it was prepared."""
-    before = _remembered(log.manifest)
+    before = ScoreColumn.remembered(log.manifest.score) if log.manifest.score else None
     if before is None:
         raise ConfigError(
             f"the log '{log.name}' holds no raw columns for {own_model.written_by} to read: prepare the table with "
@@ -435,7 +436,7 @@ def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
 
 
 def _remembered(facts: Mapping[str, Any]) -> ScoreColumn | None:
-    return ScoreColumn.remembered(facts["score"]) if facts.get("score") else None
+    return ScoreColumn.remembered(ScoreFacts.model_validate(facts["score"])) if facts.get("score") else None
 
 
 def _same_weights(one: Predictor, other: Predictor) -> bool:

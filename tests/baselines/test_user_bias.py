@@ -12,6 +12,7 @@ from resus.baselines.user_bias import UserBias
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
+from resus.data.log.manifest import Manifest
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.model.predictors.none import NoPredictor
@@ -100,7 +101,7 @@ def test_it_beats_the_crowd_where_users_differ(log: InteractionLog, fitted: User
 
 def test_where_all_users_are_alike_it_adds_next_to_nothing(log: InteractionLog) -> None:
     random = np.random.default_rng(1)
-    alike = replace(log, labels=(random.random(log.n_rows) < 0.4).astype(np.float32), manifest={})
+    alike = replace(log, labels=(random.random(log.n_rows) < 0.4).astype(np.float32), manifest=Manifest())
     method = UserBias()
     history = method.fit(Task(alike, resolve(TINY)))
     assert history[-1].stage == "bias"

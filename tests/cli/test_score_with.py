@@ -13,6 +13,7 @@ from resus import InteractionLog
 from resus.arrays import Doubles
 from resus.data.readers.frames import as_frame
 from resus.external.catboost_file import CatboostFile
+from resus.external.score_column import ScoreColumn
 
 pytestmark = pytest.mark.integration
 
@@ -54,7 +55,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_log_equals_one_with_scores_written_by_hand(folder: Path, tmp_path: Path) -> None:
     mine, by_hand = InteractionLog.open(folder / "log"), InteractionLog.open(folder / "by-hand")
     assert mine.content_hash == by_hand.content_hash
-    assert mine.manifest["score"]["written_by"] == "model.cbm"
+    assert mine.manifest.score == ScoreColumn.of(folder / "model.cbm").facts
     of_parquet = ("prepare", "events.parquet", "--schema", "schema.yaml", "--out", tmp_path / "log", *SCORED)
     succeed_here(*of_parquet, cwd=folder)
     assert InteractionLog.open(tmp_path / "log").content_hash == mine.content_hash
@@ -69,7 +70,7 @@ def test_the_same_model_keeps_the_log_and_another_model_replaces_it(folder: Path
     assert (tmp_path / "log" / "manifest.json").stat().st_mtime_ns == before
     other = linear_onnx(TABLE, tmp_path, name="other.onnx", output="logits", logit=True).path
     succeed_here(*PREPARE, tmp_path / "log", "--score-with", other, cwd=folder)
-    assert InteractionLog.open(tmp_path / "log").manifest["score"]["written_by"] == "other.onnx"
+    assert InteractionLog.open(tmp_path / "log").manifest.score == ScoreColumn.of(other).facts
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

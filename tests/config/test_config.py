@@ -258,10 +258,10 @@ def test_the_names_in_tables_are_the_papers() -> None:
     assert (own.model_name, own.slug) == ("RESUS+", "resus-plus-ours-1")
 
 
-def test_nobody_trains_a_model_of_ones_own_anew() -> None:
+def test_a_model_of_the_users_own_is_not_trained_again() -> None:
     own = {"learner.kind": "plus", "predictor.kind": "logits:ours"}
     config = resolve(own)
-    assert config.training.folds == 1, "the learner's own number of folds is for a Ψ that can be trained anew"
+    assert config.training.folds == 1, "the learner's number of folds is for a predictor that can be trained again"
     assert resolve(config.model_dump()) == config
     assert sentence(own | {"training.folds": 4}).startswith("training.folds=4 trains the shared model again")
     inherited = {"predictor.kind": "external", "predictor.column": "ours"}

@@ -18,6 +18,7 @@ from resus.data import sources
 from resus.data.datasets import DATA_SETS
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
+from resus.data.log.manifest import FileFacts
 from resus.data.options import PrepareOptions
 from resus.data.prepare import prepare_log
 from resus.data.readers import tables
@@ -69,12 +70,14 @@ def test_csv_and_parquet_give_the_same_log(table: Path, schema: Path, tmp_path: 
 def test_the_manifest_says_what_was_done(table: Path, schema: Path, tmp_path: Path) -> None:
     log = prepare_log(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(min_count=2))
     manifest = log.manifest
-    assert manifest["name"] == "events"
+    assert manifest.name == "events"
     digest = hashlib.sha256(TABLE.encode()).hexdigest()
-    assert manifest["files"] == [{"path": str(table), "bytes": len(TABLE), "sha256": digest}]
-    assert manifest["options"]["min_count"] == 2
-    assert manifest["counts"]["rows"] == 12
-    assert manifest["counts"]["fields"] == {"what": 4, "price": "numeric", "tags": 1}
+    assert manifest.files == (FileFacts(path=str(table), bytes=len(TABLE), sha256=digest),)
+    assert manifest.options is not None
+    assert manifest.options.min_count == 2
+    assert manifest.counts is not None
+    assert manifest.counts.rows == 12
+    assert manifest.counts.fields == {"what": 4, "price": "numeric", "tags": 1}
     assert not log.ids.flags.owndata
 
 
@@ -115,7 +118,7 @@ def test_what_is_not_a_log_is_not_replaced(table: Path, schema: Path, tmp_path: 
 def test_sources_and_settings_that_make_no_sense(table: Path, schema: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no data set 'ml-1n': did you mean 'ml-1m'\? .*ml-1m, frappe, taobao"):
         prepare_log("ml-1n", tmp_path / "log")
-    with pytest.raises(ConfigError, match="schema of its own"):
+    with pytest.raises(ConfigError, match="'ml-1m' .*schema"):
         prepare_log("ml-1m", tmp_path / "log", schema=schema, path=tmp_path)
     with pytest.raises(ConfigError, match="is a path already"):
         prepare_log(str(table), tmp_path / "log", path=tmp_path)

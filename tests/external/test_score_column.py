@@ -8,6 +8,7 @@ import pytest
 from models_of_others import SCHEMA, rows
 
 from resus.arrays import Doubles
+from resus.data.log.manifest import ScoreFacts
 from resus.errors import ConfigError, DataError, RowError
 from resus.external import score_column
 from resus.external.score_column import ScoreColumn
@@ -109,7 +110,7 @@ def test_a_field_that_a_model_without_names_misses() -> None:
 
 
 def test_a_remembered_column_asks_for_its_model_and_refuses_another_file(tmp_path: Path) -> None:
-    remembered = ScoreColumn.remembered({"column": "model_score", "written_by": "a.onnx", "sha256": "12" * 32})
+    remembered = ScoreColumn.remembered(ScoreFacts(column="model_score", written_by="a.onnx", sha256="12" * 32))
     with pytest.raises(DataError, match=r"the query has no column 'model_score', which a.onnx wrote"):
         remembered.columns(SCHEMA, TABLE.columns, "the query")
     with pytest.raises(

@@ -50,7 +50,7 @@ def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:
     request = world.model_dump()
     try:
         log = InteractionLog.open(folder)
-        if log.manifest.get("world") == request:
+        if log.manifest.world == request:
             return log
     except ArtifactError:  # missing or damaged
         pass

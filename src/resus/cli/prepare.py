@@ -55,7 +55,7 @@ def command(
     from resus.cli.console import progress_bars, say
     from resus.config.resolve import parse_assignments
     from resus.data.datasets.planted import PlantedWorld
-    from resus.data.log.log import fact_of_log
+    from resus.data.log.manifest import Manifest
     from resus.data.options import PrepareOptions
     from resus.errors import ConfigError
     from resus.external.prepare import prepare
@@ -73,7 +73,7 @@ def command(
         _draw_files(source, like, rows, out, chosen)
         return
     folder = out or default_log_folder(source, protocol)
-    before = fact_of_log(folder, "hash")
+    before = Manifest.found(folder)
     with progress_bars() as progress:
         if source == "planted":
             log = planted_at(folder, checked(PlantedWorld, chosen))
@@ -89,15 +89,16 @@ def command(
                 score_with=score_with,
                 score_column=score_column,
             )
-    counts = log.manifest["counts"]
+    counts, used = log.manifest.counts, log.manifest.options
+    assert counts is not None
     say(
-        f"{log.name}: {counts['rows']:,} events of {counts['users']:,} users on {counts['items']:,} items, "
-        f"{counts['positives'] / counts['rows']:.1%} clicked, {counts['ids']:,} feature ids"
+        f"{log.name}: {counts.rows:,} events of {counts.users:,} users on {counts.items:,} items, "
+        f"{counts.positives / counts.rows:.1%} clicked, {counts.ids:,} feature ids"
     )
-    floor = log.manifest["options"].get("min_item_count") or 1
+    floor = (used and used.min_item_count) or 1
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
-    if before not in (None, log.content_hash):
+    if before is not None and before.hash != log.content_hash:
         say(f"{folder} held another log before: runs trained on that log cannot be evaluated on this one")
     say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
 
@@ -121,9 +122,9 @@ def _draw_files(source: str, like: str | None, rows: int | None, out: Path | Non
     settings = checked(PlantedTaobao, chosen | ({} if rows is None else {"rows": rows}))
     folder = out or LOGS / "planted-taobao-files"
     with progress_bars() as progress:
-        counts = write_planted_taobao(folder, settings, progress)["counts"]
+        counts = write_planted_taobao(folder, settings, progress).counts
     say(
-        f"planted-taobao: {settings.rows:,} impressions of {counts['ads']:,} ads to {counts['users']:,} users, "
-        f"{counts['clicks'] / settings.rows:.1%} clicked"
+        f"planted-taobao: {settings.rows:,} impressions of {counts.ads:,} ads to {counts.users:,} users, "
+        f"{counts.clicks / settings.rows:.1%} clicked"
     )
     say(f"files in {folder}; next: resus prepare taobao --path {folder} --out {LOGS / 'planted-taobao'}")

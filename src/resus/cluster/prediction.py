@@ -1,8 +1,8 @@
 """Batch prediction on a cluster, through Ray Data.
 
 The rows of both tables are encoded and grouped by user, so that a worker has all rows of its users. The answers come
-back with their row numbers and are written beside the query's columns, in the order of the query. Every worker must see
-the tables and the run folder.
+back with their row numbers and are written next to the columns of the query, in its order. Every worker must see the
+tables and the run folder.
 """
 
 import contextlib

@@ -8,7 +8,8 @@ import polars as pl
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import as_numbers, as_text, as_times
 from resus.data.log.log import InteractionLog
-from resus.data.options import BuildOptions
+from resus.data.log.manifest import Manifest
+from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import event_key, find_problems, refuse
 from resus.data.readers.frames import as_frame
 from resus.data.schema import TableSchema
@@ -70,7 +71,7 @@ def assemble_log(
         ordered=schema.time is not None,
         truth=frame[truth[0]].to_numpy().astype(np.float32) if truth else None,
         crowd=frame[truth[1]].to_numpy().astype(np.float32) if truth else None,
-        manifest={"name": name, "options": options.model_dump(), "schema": schema.model_dump()},
+        manifest=Manifest(name=name, table=schema, options=PrepareOptions(**options.model_dump())),
     )
 
 

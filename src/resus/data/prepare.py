@@ -5,14 +5,13 @@ import json
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from resus.data.build import assemble_log
 from resus.data.datasets.base import Source
 from resus.data.log.log import InteractionLog, check_log_folder
-from resus.data.log.writer import FORMAT, MANIFEST
+from resus.data.log.manifest import FORMAT, FileFacts, Manifest
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import Problem, refuse
 from resus.data.readers.plain_csv import NotPlain
@@ -20,7 +19,7 @@ from resus.data.readers.tables import ScoreWriter
 from resus.data.schema import TableSchema
 from resus.data.sources import find_source
 from resus.errors import ArtifactError, ConfigError
-from resus.files import atomic_folder, read_json, sha256_of
+from resus.files import atomic_folder, sha256_of
 from resus.progress import Progress, silent
 
 
@@ -52,7 +51,7 @@ def prepare_log(
         ]
     )
     request = _request_key(found, schema, options, writer)
-    ready = _ready(out, request) if writer is None or writer.facts["sha256"] else None
+    ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
     if ready is not None:
         return ready
     with ThreadPoolExecutor(1) as beside:
@@ -70,22 +69,26 @@ class _Facts:
     source: str
     options: PrepareOptions
     request: str
-    files: Future[list[dict[str, Any]]]
+    files: Future[list[FileFacts]]
     writer: ScoreWriter | None
 
-    def manifest(self, schema: TableSchema, build: BuildOptions) -> dict[str, Any]:
-        effective = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
-        facts = {"source": self.source, "files": self.files.result(), "options": effective, "request": self.request}
-        facts["data_set"] = self.found.data_set
-        if "protocol" in self.found.options:
-            facts["protocol"] = self.options.protocol
-        if self.writer is not None:
-            facts["score"] = self.writer.facts
-        return facts
+    def manifest(self, name: str, schema: TableSchema, build: BuildOptions) -> Manifest:
+        used = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
+        return Manifest(
+            name=name,
+            table=schema,
+            options=PrepareOptions.model_validate(used),
+            data_set=self.found.data_set,
+            protocol=self.options.protocol if "protocol" in self.found.options else None,
+            score=self.writer.facts if self.writer else None,
+            source=self.source,
+            files=tuple(self.files.result()),
+            request=self.request,
+        )
 
 
-def _facts_of(files: Sequence[Path]) -> list[dict[str, Any]]:
-    return [{"path": str(file), "bytes": file.stat().st_size, "sha256": sha256_of(file)} for file in files]
+def _facts_of(files: Sequence[Path]) -> list[FileFacts]:
+    return [FileFacts(path=str(file), bytes=file.stat().st_size, sha256=sha256_of(file)) for file in files]
 
 
 def _streamed(
@@ -100,7 +103,7 @@ def _streamed(
             spill.mkdir()
             rows = found.stream(options, spill, progress)
             check_log_folder(out, rows.name)
-            rows.write(aside, facts.manifest(rows.schema, rows.options))
+            rows.write(aside, facts.manifest(rows.name, rows.schema, rows.options))
             shutil.rmtree(spill)
     except NotPlain:
         progress("reading again in memory, to find what is unusual", 0, None)
@@ -121,7 +124,7 @@ def _assembled(
     assert table.frame is not None
     assert table.schema is not None
     log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where, truth=table.truth)
-    return log.save(out, **facts.manifest(table.schema, build))
+    return replace(log, manifest=facts.manifest(table.name, table.schema, build)).save(out)
 
 
 def _refuse_unused(options: PrepareOptions, source: Source) -> None:
@@ -141,15 +144,15 @@ def _request_key(source: Source, schema: Path | None, options: PrepareOptions, w
         "files": [(str(file.resolve()), state.st_size, state.st_mtime_ns) for file, state in states],
         "schema": schema.read_text(encoding="utf-8") if schema else None,
         "options": options.model_dump(),
-    } | ({"score": writer.facts} if writer else {})
+    } | ({"score": writer.facts.model_dump()} if writer else {})
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def _ready(out: Path, request: str) -> InteractionLog | None:
+    held = Manifest.found(out)
+    if held is None or held.request != request:
+        return None
     try:
-        manifest: Any = read_json(out / MANIFEST)
-        if isinstance(manifest, dict) and manifest.get("request") == request:
-            return InteractionLog.open(out)
-    except ArtifactError:  # absent or damaged: write it again
-        pass
-    return None
+        return InteractionLog.open(out)
+    except ArtifactError:  # damaged: write it again
+        return None

@@ -11,6 +11,7 @@ import polars as pl
 
 from resus.arrays import Doubles
 from resus.checking import nearest_key
+from resus.data.log.manifest import ScoreFacts
 from resus.data.problems import Problem
 from resus.data.readers.tables import RawTable
 from resus.data.schema import FieldSchema, TableSchema
@@ -43,13 +44,13 @@ class ScoreColumn:
         return cls(name, model.name, sha256_of(what) if isinstance(what, Path) else None, model)
 
     @classmethod
-    def remembered(cls, facts: dict[str, Any]) -> Self:
-        return cls(facts["column"], facts["written_by"], facts["sha256"], None)
+    def remembered(cls, facts: ScoreFacts) -> Self:
+        return cls(facts.column, facts.written_by, facts.sha256, None)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ScoreFacts:
         """What a log and a run store about it."""
-        return {"column": self.name, "written_by": self.written_by, "sha256": self.sha256}
+        return ScoreFacts(column=self.name, written_by=self.written_by, sha256=self.sha256)
 
     def again(self, what: Any) -> "ScoreColumn":
         """The column with its model again. Refuses another file than the one that wrote it."""

@@ -1,4 +1,4 @@
-"""Check that a column of a log can be the shared model, and warn if it looks wrong."""
+"""Checks and warnings for a log whose shared model is a column of scores."""
 
 import warnings
 
@@ -13,19 +13,19 @@ from resus.evaluation.metrics import auc
 from resus.model.predictors.external import ExternalPredictor
 from resus.model.predictors.settings import ExternalSettings, PredictorSettings
 
-TOO_GOOD = 0.99  # no model has such an AUC on labels that it was not trained on
-ENOUGH_ROWS = 1 << 20  # to see this
+TOO_GOOD = 0.99  # a higher AUC on clicks means that the model knows the labels
+ENOUGH_ROWS = 1 << 20  # rows to check
 
 
 def check_own_model(settings: PredictorSettings, log: InteractionLog) -> None:
-    """Refuse a column that is the label or the user, or that lacks a logit or a probability in some row."""
+    """Refuse a column that is the label or the user, or that lacks a valid score in some row."""
     chosen = ExternalSettings.of(settings)
-    roles = log.manifest.get("schema") or {}
-    for role, meaning in (("label", "the label"), ("user", "the user's id")):
-        if chosen.column == roles.get(role):
+    table = log.manifest.table
+    for role, meaning in ((table.label, "the label"), (table.user, "the user's id")) if table else ():
+        if chosen.column == role:
             raise ConfigError(
-                f"the predictor '{chosen.scale}:{chosen.column}' names {meaning}, which the shared model must not "
-                "see: name the column that holds the scores of your model"
+                f"the predictor '{chosen.scale}:{chosen.column}' is {meaning}, which no model may see: name the "
+                "column with the scores of your model"
             )
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     for start in range(0, log.n_rows, BLOCK_ROWS):
@@ -41,20 +41,20 @@ def check_own_model(settings: PredictorSettings, log: InteractionLog) -> None:
 
 
 def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: Integers) -> None:
-    """Warn if the scores of these users look like probabilities instead of logits, or like copies of the labels."""
+    """Warn if logits look like probabilities, or if the model seems to know the labels of these users."""
     chosen = ExternalSettings.of(settings)
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     rows = log.rows_of(users)[:ENOUGH_ROWS]
     said = predictor.logits_of_rows(log, rows)
-    wrote = log.manifest.get("score") or {}
-    if chosen.scale == "logits" and not wrote.get("sha256") and said.min() >= 0 and said.max() <= 1:
-        use = f"let {wrote['written_by']} give logits" if wrote else f"use probabilities:{chosen.column}"
+    wrote = log.manifest.score
+    if chosen.scale == "logits" and not (wrote and wrote.sha256) and said.min() >= 0 and said.max() <= 1:
+        use = f"let {wrote.written_by} give logits" if wrote else f"use probabilities:{chosen.column}"
         _warn(f"all values of '{chosen.column}' lie between 0 and 1: if they are probabilities, {use}")
     reached = auc(log.labels[rows], said)
     if reached > TOO_GOOD:
         _warn(
-            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on these rows "
-            "knows their labels, and gains over it mean nothing"
+            f"'{chosen.column}' has an AUC of {reached:.4f} on training users: a model that was fitted on the same "
+            "rows knows their labels, and the gains over it mean nothing"
         )
 
 

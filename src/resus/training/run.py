@@ -44,7 +44,7 @@ class TrainedPredictor:
 class Run:
     """Training of one model on one log. A run with a `folder` keeps its history and checkpoints there.
 
-    `given` is a shared predictor to use as it is, instead of training one.
+    `given` is a trained shared predictor to use.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Run:
         return Checkpoint(self.folder / CHECKPOINTS / f"{stage.replace(' ', '-')}.safetensors", self.fingerprint)
 
     def record(self, stage: str, history: History) -> None:
-        """Take the epochs of a stage. `metrics.jsonl` is written anew each time, so a resumed run repeats no line."""
+        """Take the epochs of a stage. Writes all of `metrics.jsonl` each time, so a resumed run repeats no line."""
         self._histories[stage] = history
         if self.folder is not None and self.workers.rank == 0:
             lines = (json.dumps(record.to_json()) + "\n" for record in self.history)
@@ -156,7 +156,7 @@ class Run:
 
 def check_log(config: Config, log: InteractionLog) -> None:
     """Refuse a log that was prepared for other settings, or that has only one label."""
-    prepared = log.manifest.get("protocol")
+    prepared = log.manifest.protocol
     if prepared is not None and prepared != config.protocol:
         raise ConfigError(
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "

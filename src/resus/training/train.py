@@ -38,7 +38,7 @@ def train(
 ) -> Trained:
     """Train on the training users and choose epochs on the validation users; the test users are never read.
 
-    With a `folder`, history and checkpoints are kept there. `given` is a shared predictor to use as it is. Several
+    With a `folder`, history and checkpoints are kept there. `given` is a trained shared predictor to use. Several
     `workers` train one model together; they must see the same folder.
     """
     if given is not None and config.predictor.joint:

@@ -105,9 +105,10 @@ def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
     folder = published_data / "frappe"
     assert diagnose(folder) == []
     log = prepare_log("frappe", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
-    counts = log.manifest["counts"]
-    assert counts["rows"] == 288_609
-    assert (counts["users"], counts["items"], counts["positives"]) == (957, 4_082, 96_203)
+    counts = log.manifest.counts
+    assert counts is not None
+    assert counts.rows == 288_609
+    assert (counts.users, counts.items, counts.positives) == (957, 4_082, 96_203)
     values = sum(len(field.values) for field in log.features.fields)
     assert (1 + len(log.features.fields), log.n_users + values) == (10, 5_382)
 

@@ -118,9 +118,10 @@ def test_another_layout_is_recognised_by_its_separator(folder: Path) -> None:
 def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
     folder = published_data / "ml-1m"
     log = prepare_log("ml-1m", tmp_path / "log", path=folder, options=PrepareOptions(protocol="authors-release"))
-    counts = log.manifest["counts"]
-    assert (counts["rows"], counts["users"], counts["items"]) == (1_000_209, 6_040, 3_706)
-    assert counts["positives"] == 348_971 + 226_310
+    counts = log.manifest.counts
+    assert counts is not None
+    assert (counts.rows, counts.users, counts.items) == (1_000_209, 6_040, 3_706)
+    assert counts.positives == 348_971 + 226_310
     table = movielens.read(folder, PrepareOptions())
     assert table.problems == ()
     assert table.frame is not None
@@ -136,7 +137,9 @@ def test_the_paper_protocol_on_the_published_data(published_data: Path, tmp_path
     often = {movie for movie, count in Counter(row[1] for row in ratings).items() if count >= 100}
     kept = [row for row in ratings if row[1] in often]
     assert log.n_rows == len(kept)
-    assert log.manifest["counts"]["items"] == len(often)
-    assert log.manifest["counts"]["positives"] == sum(int(row[2]) >= 3 for row in kept)
+    counts = log.manifest.counts
+    assert counts is not None
+    assert counts.items == len(often)
+    assert counts.positives == sum(int(row[2]) >= 3 for row in kept)
     kept.sort(key=lambda row: (int(row[0]), int(row[3])))
     assert cells(log, "movie") == [row[1] for row in kept]

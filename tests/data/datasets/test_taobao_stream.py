@@ -12,6 +12,7 @@ from taobao_files import in_memory_log, write_files
 from resus.data.datasets.taobao.stream import stream
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
+from resus.data.log.manifest import Manifest
 from resus.data.options import PrepareOptions
 from resus.data.prepare import prepare_log
 from resus.data.readers.plain_csv import NotPlain
@@ -30,7 +31,7 @@ OPTIONS = st.builds(
 
 def streamed(folder: Path, out: Path, options: PrepareOptions, **sizes: int) -> InteractionLog:
     (out / "spill").mkdir(parents=True)
-    stream(folder, options, out / "spill", silent, **sizes).write(out, {})
+    stream(folder, options, out / "spill", silent, **sizes).write(out, Manifest())
     return InteractionLog.open(out)
 
 
@@ -201,7 +202,7 @@ def test_both_ways_say_the_same_of_the_log(tmp_path: Path) -> None:
         if name == "quoted":
             edit(folder / "raw_sample.csv", lambda lines: lines.__setitem__(0, b'"user"' + lines[0][4:]))
         log = prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
-        manifests.append({key: value for key, value in log.manifest.items() if key not in ("files", "request")})
+        manifests.append(log.manifest.model_dump(exclude={"files", "request"}))
     assert manifests[0] == manifests[1]
 
 
@@ -220,7 +221,7 @@ def test_the_truth_goes_into_the_log(tmp_path: Path) -> None:
     log = prepare_log("taobao", tmp_path / "log", path=folder, options=options)
     assert_same(log, in_memory_log(folder, options))
     assert (log.name, log.data_set) == ("planted-taobao", "taobao")
-    assert [Path(file["path"]).name for file in log.manifest["files"]] == [
+    assert [Path(file.path).name for file in log.manifest.files] == [
         "raw_sample.csv",
         "ad_feature.csv",
         "user_profile.csv",

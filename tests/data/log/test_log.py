@@ -16,6 +16,7 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import FEATURES, MANIFEST, USERS, InteractionLog
+from resus.data.log.manifest import Manifest
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError
@@ -60,8 +61,9 @@ def test_a_saved_log_opens_as_it_was(log: InteractionLog, tmp_path: Path) -> Non
         assert other.user_ids.to_pylist() == log.user_ids.to_pylist()
         assert other.features == log.features
         assert (other.ordered, other.name, other.content_hash) == (log.ordered, log.name, log.content_hash)
-        assert other.manifest["protocol"] == "paper"
-        assert other.manifest["counts"]["positives"] == int(log.labels.sum())
+        assert other.manifest.protocol == "paper"
+        assert other.manifest.counts is not None
+        assert other.manifest.counts.positives == int(log.labels.sum())
 
 
 def test_an_open_log_is_mapped_and_not_to_be_written(log: InteractionLog, tmp_path: Path) -> None:
@@ -75,9 +77,9 @@ def test_an_open_log_is_mapped_and_not_to_be_written(log: InteractionLog, tmp_pa
 
 def test_a_log_can_be_saved_over_the_folder_it_is_read_from(log: InteractionLog, tmp_path: Path) -> None:
     opened = log.save(tmp_path / "log")
-    again = opened.save(tmp_path / "log", note="second")
+    again = opened.save(tmp_path / "log", source="second")
     assert np.array_equal(again.ids, log.ids)
-    assert again.manifest["note"] == "second"
+    assert again.manifest.source == "second"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log"]
 
 
@@ -86,7 +88,7 @@ def test_the_hash_tells_apart_what_a_model_can_see(log: InteractionLog) -> None:
     flipped[0] = 1 - flipped[0]
     assert replace(log, labels=flipped).content_hash != log.content_hash
     assert replace(log, ordered=not log.ordered).content_hash != log.content_hash
-    assert replace(log, manifest={"name": "renamed"}).content_hash == log.content_hash
+    assert replace(log, manifest=Manifest(name="renamed")).content_hash == log.content_hash
 
 
 @settings(deadline=None, max_examples=50)
@@ -166,8 +168,8 @@ def test_an_arrow_file_of_somebody_else_is_refused(log: InteractionLog, tmp_path
     ("key", "value", "sentence"),
     [
         ("format", 1, "does not have the format"),
-        ("counts", {"rows": 3}, r"ids.npy has \d+ rows, not 3"),
-        ("counts", {}, "is a damaged prepared log"),
+        ("counts", {}, r"damaged \(counts.rows"),
+        ("counts", None, "is a damaged prepared log"),
         ("ordered", None, "is a damaged prepared log"),
     ],
 )
@@ -179,6 +181,14 @@ def test_an_edited_manifest_is_refused(tmp_path: Path, key: str, value: object, 
         del manifest[key]
     (tmp_path / "log" / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ArtifactError, match=sentence):
+        InteractionLog.open(tmp_path / "log")
+
+
+def test_a_manifest_of_other_columns_is_refused(tmp_path: Path) -> None:
+    log = weighted_log().save(tmp_path / "log")
+    manifest = (tmp_path / "log" / MANIFEST).read_text()
+    (tmp_path / "log" / MANIFEST).write_text(manifest.replace(f'"rows": {log.n_rows}', '"rows": 3'))
+    with pytest.raises(ArtifactError, match=rf"ids.npy has {log.n_rows} rows, not 3"):
         InteractionLog.open(tmp_path / "log")
 
 

@@ -43,7 +43,7 @@ def test_types_in_the_header_become_fields(folder: Path, tmp_path: Path, named: 
     words = {field.name: set(field.values) for field in log.features.fields}
     assert words["class"] == {'"war', "drama"}
     assert words["job"] == {"cook"}
-    assert len(log.manifest["files"]) == 3
+    assert len(log.manifest.files) == 3
 
 
 def test_a_label_column_keeps_the_rating_away_from_the_model(folder: Path, tmp_path: Path) -> None:

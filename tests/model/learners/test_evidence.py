@@ -1,4 +1,4 @@
-"""How well the prior foretells whole users, against integrals and against the bound written out in numpy."""
+"""How well the prior predicts whole users, against integrals and against the bound in numpy."""
 
 import numpy as np
 import numpy.typing as npt
@@ -56,12 +56,12 @@ def test_it_is_a_tight_lower_bound_of_the_integral(
     assert truth - found < short
 
 
-def test_without_an_event_there_is_nothing_to_foretell() -> None:
+def test_without_events_the_evidence_is_zero() -> None:
     support, mask, outcomes = one_user([1.0, 0.0], [0.4, -1.0])
     evidence = built().evidence(support, torch.zeros_like(mask), outcomes)
     torch.testing.assert_close(evidence, torch.zeros(1, dtype=torch.float64), atol=1e-12, rtol=0)
-    nobody = built().evidence(support[:, :0], mask[:, :0], outcomes[:, :0])
-    assert nobody.tolist() == [0.0]
+    no_events = built().evidence(support[:, :0], mask[:, :0], outcomes[:, :0])
+    assert no_events.tolist() == [0.0]
 
 
 def test_empty_slots_say_nothing() -> None:

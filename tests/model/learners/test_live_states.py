@@ -1,4 +1,4 @@
-"""A live user's algebra against the learner on the same support, whatever happened to the events before."""
+"""A live user's algebra against the learner on the same support, after any changes of the events."""
 
 import numpy as np
 import pytest
@@ -94,7 +94,7 @@ def check_ridge(followed: Followed, learner: RidgeLearner) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @settings(max_examples=40)
 @given(steps=STEPS, seed=st.integers(0, 2**16))
-def test_ridge_is_that_of_the_support_whatever_happened(bias: bool, steps: list[tuple[str, int]], seed: int) -> None:
+def test_ridge_is_that_of_the_support_after_any_changes(bias: bool, steps: list[tuple[str, int]], seed: int) -> None:
     learner = ridge(bias)
     followed = Followed(learner.live_state(WIDTH), seed)
     for verb, number in steps:
@@ -153,7 +153,7 @@ def plus() -> PlusLearner:
 
 @settings(max_examples=40)
 @given(steps=STEPS, seed=st.integers(0, 2**16))
-def test_the_posterior_is_that_of_the_support_whatever_happened(steps: list[tuple[str, int]], seed: int) -> None:
+def test_the_posterior_is_that_of_the_support_after_any_changes(steps: list[tuple[str, int]], seed: int) -> None:
     learner = plus()
     followed = Followed(learner.live_state(1 + WIDTH), seed, learner)
     candidates = torch.cat([torch.arange(6).unsqueeze(1) % 3, CANDIDATES], dim=1)

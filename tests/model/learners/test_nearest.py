@@ -41,7 +41,7 @@ def test_the_only_neighbour_decides_alone() -> None:
     assert answers.tolist() == [0.25, -0.75, -0.75]
 
 
-def test_a_twin_outweighs_strangers() -> None:
+def test_a_twin_outweighs_distant_neighbours() -> None:
     residuals = torch.tensor([[0.5, -0.5, -0.5]])
     scores = torch.tensor([[200.0, -200.0, -200.0]])
     answer = NearestLearner(GivenScores())(

@@ -230,12 +230,12 @@ def test_empty_supports_and_empty_slots_say_nothing() -> None:
         torch.where(empty, users.support, -3.0), users.mask, torch.where(empty, users.outcomes, 9e5), users.query
     )
     assert torch.equal(spoiled.answers(learner), answers)
-    nobody = Users(users.support[:, :0], users.mask[:, :0], users.outcomes[:, :0], users.query)
-    assert torch.equal(nobody.answers(learner), torch.zeros(3, 5))
+    no_events = Users(users.support[:, :0], users.mask[:, :0], users.outcomes[:, :0], users.query)
+    assert torch.equal(no_events.answers(learner), torch.zeros(3, 5))
 
 
 @pytest.mark.parametrize(("size", "width"), [(6, 3), (20, 1)])
-def test_items_that_nobody_knows_are_not_the_same(size: int, width: int) -> None:
+def test_unknown_items_are_not_the_same(size: int, width: int) -> None:
     """Of two events and a query whose items are unknown, each counts as an item of its own."""
     users, learner = drawn([size, 3], width=width, seed=15), built()
     unknown, apart, asked = users.support.clone(), users.support.clone(), users.query.clone()

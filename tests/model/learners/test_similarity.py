@@ -63,5 +63,5 @@ def test_the_cosine_is_that_of_torch(
 
 @pytest.mark.parametrize("build", [lambda: LearnedSimilarity(3), CosineSimilarity])
 def test_no_query_has_no_similarity(build: type[CosineSimilarity]) -> None:
-    nobody, filled = torch.empty(0, dtype=torch.int64), torch.ones(2, 4, dtype=torch.bool)
-    assert build()(torch.empty(0, 3), torch.randn(2, 4, 3), filled, nobody).shape == (0, 4)
+    no_query, filled = torch.empty(0, dtype=torch.int64), torch.ones(2, 4, dtype=torch.bool)
+    assert build()(torch.empty(0, 3), torch.randn(2, 4, 3), filled, no_query).shape == (0, 4)

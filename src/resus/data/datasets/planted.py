@@ -51,7 +51,7 @@ def planted_log(world: PlantedWorld | None = None) -> InteractionLog:
     schema = TableSchema(user="user", item="item", time="time", label="click", fields=fields)
     options = BuildOptions(duplicates="keep", single_events="keep")
     log = build_log(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
-    return replace(log, manifest=log.manifest | {"data_set": "planted"})
+    return replace(log, manifest=log.manifest.model_copy(update={"data_set": "planted"}))
 
 
 def draw_events(world: PlantedWorld) -> pl.DataFrame:

@@ -12,17 +12,8 @@ import pyarrow as pa
 from resus.arrays import Array, Floats, Ids, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import map_column, row_blocks
-from resus.data.log.writer import (
-    COLUMNS,
-    FEATURES,
-    FORMAT,
-    MANIFEST,
-    NO_EVENT,
-    USERS,
-    ContentHash,
-    LogWriter,
-    column_file,
-)
+from resus.data.log.manifest import MANIFEST, Manifest
+from resus.data.log.writer import COLUMNS, FEATURES, NO_EVENT, USERS, ContentHash, LogWriter, column_file
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json
 
@@ -47,7 +38,7 @@ class InteractionLog:
     ordered: bool
     truth: Floats | None = None
     crowd: Floats | None = None
-    manifest: dict[str, Any] = field(default_factory=dict)
+    manifest: Manifest = field(default_factory=Manifest)
 
     def __post_init__(self) -> None:
         if len(self.labels) == 0:
@@ -75,17 +66,17 @@ class InteractionLog:
 
     @property
     def name(self) -> str:
-        return str(self.manifest.get("name", "log"))
+        return self.manifest.name
 
     @property
     def data_set(self) -> str:
         """The name of the data set in the registry, or `planted`; empty for a table of the user's own."""
-        return str(self.manifest.get("data_set", ""))
+        return self.manifest.data_set
 
     @cached_property
     def content_hash(self) -> str:
         """One hash of everything a model could see, to tell two logs apart."""
-        return str(self.manifest.get("hash") or self._hash())
+        return self.manifest.hash or self._hash()
 
     def rows_of(self, users: Integers) -> Integers:
         """Row numbers of the given users, user by user."""
@@ -98,25 +89,19 @@ class InteractionLog:
         return np.searchsorted(self.offsets, rows, side="right") - 1
 
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
-        """Write the log as a folder, whole or not at all, and open it memory-mapped."""
+        """Write the log as a folder, whole or not at all, and open it memory-mapped. `facts` go to its manifest."""
         check_log_folder(folder, self.name)
         with atomic_folder(folder) as aside, LogWriter(aside, self.features, ordered=self.ordered) as writer:
             for columns in self._blocks():
                 writer.add(columns)
-            writer.finish(self.user_ids, self.offsets, self.manifest | facts)
+            writer.finish(self.user_ids, self.offsets, self.manifest.model_copy(update=facts))
         return InteractionLog.open(folder)
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
         """Memory-map a prepared log."""
         folder = Path(folder)
-        if not (folder / MANIFEST).is_file():
-            raise ArtifactError(f"{folder} is not a prepared log (no {MANIFEST}): make one with 'resus prepare'")
-        manifest = read_json(folder / MANIFEST)
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "counts" not in manifest:
-            raise ArtifactError(
-                f"{folder / MANIFEST} does not have the format {FORMAT}: prepare the data again with this version"
-            )
+        manifest = Manifest.read(folder)
         try:
             return cls._of_parts(folder, manifest)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError, pa.ArrowException) as error:
@@ -126,9 +111,11 @@ class InteractionLog:
             ) from None
 
     @classmethod
-    def _of_parts(cls, folder: Path, manifest: dict[str, Any]) -> Self:
-        rows = manifest["counts"]["rows"]
-        columns = {name: map_column(folder / column_file(name), COLUMNS[name]) for name in manifest["columns"]}
+    def _of_parts(cls, folder: Path, manifest: Manifest) -> Self:
+        if manifest.counts is None or manifest.ordered is None:
+            raise ValueError(f"{MANIFEST} is not complete")
+        rows = manifest.counts.rows
+        columns = {name: map_column(folder / column_file(name), COLUMNS[name]) for name in manifest.columns}
         for name, column in columns.items():
             if len(column) != rows:
                 raise ValueError(f"{column_file(name)} has {len(column)} rows, not {rows}")
@@ -140,7 +127,7 @@ class InteractionLog:
             labels=columns["labels"],
             offsets=np.append(_whole(users["first_row"]).to_numpy(), rows).astype(np.int64),
             user_ids=_whole(users["user"]),
-            ordered=bool(manifest["ordered"]),
+            ordered=manifest.ordered,
             truth=columns.get("truth"),
             crowd=columns.get("crowd"),
             manifest=manifest,
@@ -160,17 +147,6 @@ class InteractionLog:
         return content.finish(self.ordered)
 
 
-def fact_of_log(folder: Path, key: str) -> Any:
-    """One entry of the manifest in a folder; None if there is no log, or its manifest is damaged."""
-    if not (folder / MANIFEST).is_file():
-        return None
-    try:
-        manifest = read_json(folder / MANIFEST)
-    except ArtifactError:
-        return None
-    return manifest.get(key) if isinstance(manifest, dict) else None
-
-
 def check_log_folder(folder: Path, name: str | None = None) -> None:
     """A log may be replaced by a log of the same name. Refuse to replace anything else."""
     if folder.is_file():
@@ -180,9 +156,9 @@ def check_log_folder(folder: Path, name: str | None = None) -> None:
         raise ConfigError(
             f"{folder} holds {min(foreign)}, which is not part of a log: choose another place for the result"
         )
-    held = fact_of_log(folder, "name")
-    if name is not None and held not in (None, name):
-        raise ConfigError(f"{folder} holds the log '{held}': choose another place, or delete it first")
+    held = Manifest.found(folder)
+    if name is not None and held is not None and held.name != name:
+        raise ConfigError(f"{folder} holds the log '{held.name}': choose another place, or delete it first")
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -15,12 +15,11 @@ import pyarrow as pa
 from resus.arrays import Array, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import ColumnReader, ColumnWriter, row_blocks
+from resus.data.log.manifest import MANIFEST, Counts, Manifest
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
-FORMAT = 3
-MANIFEST = "manifest.json"
 USERS = "users.arrow"
 FEATURES = "features.json"
 COLUMNS: dict[str, npt.DTypeLike] = {
@@ -81,7 +80,7 @@ class LogWriter:
         self._hash.add([columns["ids"]])
         self._positives += int(np.count_nonzero(columns["labels"]))
 
-    def finish(self, user_ids: pa.Array, offsets: Integers, manifest: dict[str, Any]) -> None:
+    def finish(self, user_ids: pa.Array, offsets: Integers, manifest: Manifest) -> None:
         """Write the users, the features and the manifest."""
         self._open.close()
         if not self._columns:
@@ -90,16 +89,15 @@ class LogWriter:
         users = pa.table({"user": user_ids, "first_row": pa.array(offsets[:-1])})
         with pa.OSFile(str(self._folder / USERS), "wb") as sink, pa.ipc.new_file(sink, users.schema) as writer:
             writer.write_table(users.combine_chunks())
-        facts = {
-            "format": FORMAT,
-            **manifest,
-            "hash": self._content_hash(offsets),
-            "counts": self._counts(len(user_ids)),
-            "columns": list(self._columns),
-            "ordered": self._ordered,
-        }
-        texts = {FEATURES: json.dumps(self._json, ensure_ascii=False)}
-        texts[MANIFEST] = json.dumps(facts, indent=2, ensure_ascii=False)
+        written = manifest.model_copy(
+            update={
+                "hash": self._content_hash(offsets),
+                "counts": self._counts(len(user_ids)),
+                "columns": tuple(self._columns),
+                "ordered": self._ordered,
+            }
+        )
+        texts = {FEATURES: json.dumps(self._json, ensure_ascii=False), MANIFEST: written.model_dump_json(indent=2)}
         for name, text in texts.items():
             (self._folder / name).write_text(text, encoding="utf-8")
 
@@ -115,17 +113,16 @@ class LogWriter:
         self._hash.add(row_blocks(offsets))
         return self._hash.finish(self._ordered)
 
-    def _counts(self, users: int) -> dict[str, Any]:
+    def _counts(self, users: int) -> Counts:
         fields = self._features.fields
-        item = next((f for f in fields if f.name == self._features.item), None)
-        return {
-            "rows": self._columns["ids"].rows,
-            "users": users,
-            "items": len(item.values) if item else None,
-            "positives": self._positives,
-            "ids": self._features.n_ids,
-            "fields": {f.name: len(f.values) or f.kind for f in fields},
-        }
+        return Counts(
+            rows=self._columns["ids"].rows,
+            users=users,
+            items=next((len(field.values) for field in fields if field.name == self._features.item), None),
+            positives=self._positives,
+            ids=self._features.n_ids,
+            fields={field.name: len(field.values) or field.kind for field in fields},
+        )
 
 
 @dataclass(frozen=True)
@@ -140,10 +137,9 @@ class LogRows:
     offsets: Integers
     blocks: Iterable[dict[str, Array]]
 
-    def write(self, folder: Path, facts: dict[str, Any]) -> None:
-        """Write the folder of the log; `facts` go to its manifest."""
-        own = {"name": self.name, "options": self.options.model_dump(), "schema": self.schema.model_dump()}
+    def write(self, folder: Path, manifest: Manifest) -> None:
+        """Write the folder of the log."""
         with LogWriter(folder, self.features, ordered=self.schema.time is not None) as writer:
             for columns in self.blocks:
                 writer.add(columns)
-            writer.finish(self.user_ids, self.offsets, own | facts)
+            writer.finish(self.user_ids, self.offsets, manifest)

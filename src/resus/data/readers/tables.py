@@ -3,13 +3,14 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from resus.data.log.manifest import ScoreFacts
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import Problem, find_problems, refuse
 from resus.data.readers.delimited import FileRows, read_delimited
@@ -67,7 +68,7 @@ class ScoreWriter(Protocol):
     """Adds the scores of a model to a table, as one more column."""
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> ScoreFacts:
         """What a manifest says about it."""
 
     def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:

@@ -88,7 +88,7 @@ def refine_factors(
     *,
     seed: int,
 ) -> StageState:
-    """Improve the encoder's factors by the evidence of the training users' events; the prior stays as it is."""
+    """Improve the encoder's factors by the evidence of the training users' events; the prior stays unchanged."""
     learner = PlusLearner.of(model.learner)
 
     def batches(epoch: int) -> Epoch:
@@ -144,10 +144,9 @@ class _WithUserVectors(nn.Module):
         taste = moments[1:, 1:]
         ground = 1e-6 * taste.diagonal().mean() * torch.eye(len(taste), dtype=taste.dtype)
         self.encoder.spread.copy_(torch.linalg.cholesky(taste + ground))
+        learner = PlusLearner.of(self.model.learner)
         bias = max(float(moments[0, 0]), 1e-6)
-        PlusLearner.of(self.model.learner).start_from(
-            bias=BIAS_FACTOR * bias, taste=START_OF_TASTE, repeat=START_OF_REPEAT
-        )
+        learner.start_from(bias=BIAS_FACTOR * bias, taste=START_OF_TASTE, repeat=START_OF_REPEAT)
 
 
 def _kept_fields(log: InteractionLog, users: Integers) -> Tensor:

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resus.arrays import Array
 from resus.data.datasets.planted import mean_sigmoid, sigmoid
@@ -52,7 +52,6 @@ NO_PROFILE, NO_BRAND = 0.05, 0.3
 BLOCK_ROWS = 1 << 19
 FACTS_FILE = "planted.json"
 FILES = (IMPRESSIONS_FILE, ADS_FILE, PROFILES_FILE, TRUTH_FILE)
-FORMAT = 1
 
 
 class PlantedTaobao(BaseModel):
@@ -71,15 +70,29 @@ class PlantedTaobao(BaseModel):
         return max(FLOORS[what], round(PUBLISHED_COUNTS[what] * self.rows / PUBLISHED_ROWS))
 
 
+class DrawnCounts(BaseModel):
+    users: int
+    ads: int
+    clicks: int
+
+
+class DrawnFiles(BaseModel):
+    """What `planted.json` says about the files beside it."""
+
+    format: Literal[1] = 1
+    world: PlantedTaobao
+    counts: DrawnCounts
+    bytes: dict[str, int]
+
+
 def write_planted_taobao(
     folder: Path, settings: PlantedTaobao, progress: Progress = silent, *, block_rows: int = BLOCK_ROWS
-) -> dict[str, Any]:
+) -> DrawnFiles:
     """Draw the files, all or none, unless they are there already; return the content of `planted.json`."""
-    facts = _facts_in(folder)
-    asked = {"format": FORMAT, "like": "taobao", "world": settings.model_dump()}
-    if facts is not None and asked.items() <= facts.items() and facts.get("bytes") == _sizes(folder):
-        return facts
-    _check_drawn_folder(folder, drawn=facts is not None)
+    held = _facts_in(folder)
+    if held is not None and held.world == settings and held.bytes == _sizes(folder):
+        return held
+    _check_drawn_folder(folder, drawn=held is not None)
     with atomic_folder(folder) as aside:
         progress("drawing users and ads", 0, 1)
         world = TaobaoWorld(settings)
@@ -87,9 +100,9 @@ def write_planted_taobao(
         _write_profiles(aside / PROFILES_FILE, world.people)
         progress("drawing users and ads", 1, 1)
         clicks = _write_impressions(aside, world, block_rows, progress)
-        counts = {"users": settings.count("users"), "ads": settings.count("ads"), "clicks": clicks}
-        facts = asked | {"counts": counts, "bytes": _sizes(aside)}
-        write_json(aside / FACTS_FILE, facts)
+        counts = DrawnCounts(users=settings.count("users"), ads=settings.count("ads"), clicks=clicks)
+        facts = DrawnFiles(world=settings, counts=counts, bytes=_sizes(aside))
+        write_json(aside / FACTS_FILE, facts.model_dump())
     return facts
 
 
@@ -263,13 +276,12 @@ def _cumulative(weights: Array) -> Array:
     return shares
 
 
-def _facts_in(folder: Path) -> dict[str, Any] | None:
+def _facts_in(folder: Path) -> DrawnFiles | None:
     """What was drawn into the folder; None if nothing was."""
     try:
-        facts = read_json(folder / FACTS_FILE)
-    except (ArtifactError, NotADirectoryError):
+        return DrawnFiles.model_validate(read_json(folder / FACTS_FILE))
+    except (ArtifactError, NotADirectoryError, ValidationError):
         return None
-    return facts if isinstance(facts, dict) else None
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -1,7 +1,6 @@
 """φ of RESUS+: a plain sum of field vectors, learned together with free user vectors that are thrown away."""
 
 from collections.abc import Sequence
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -41,9 +40,9 @@ class FactorEncoder(Encoder):
         self.register_buffer("spread", torch.eye(embedding_dim))
 
     @classmethod
-    def of(cls, encoder: Encoder) -> Self:
-        """The same encoder, for code that only ever gets one of this class."""
-        assert isinstance(encoder, cls), f"{type(encoder).__name__} is no {cls.__name__}"
+    def of(cls, encoder: Encoder) -> "FactorEncoder":
+        """The same encoder, for code that only ever trains RESUS+."""
+        assert isinstance(encoder, cls)
         return encoder
 
     def forward(self, features: Features) -> Tensor:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -33,9 +33,9 @@ class PlusLearner(Learner):
         self.log_repeat = nn.Parameter(torch.tensor(0.0)) if repeats else None
 
     @classmethod
-    def of(cls, learner: Learner) -> Self:
-        """The same learner, for code that only ever gets one of this class."""
-        assert isinstance(learner, cls), f"{type(learner).__name__} is no {cls.__name__}"
+    def of(cls, learner: Learner) -> "PlusLearner":
+        """The same learner, for code that only ever trains RESUS+."""
+        assert isinstance(learner, cls)
         return learner
 
     @torch.no_grad()
