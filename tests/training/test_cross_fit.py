@@ -84,7 +84,7 @@ def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(k
     config = config_of(predictor__kind=kind)
     users, before = config.user_split(log().n_users).train, cross_fitted(config, log(), tmp_path)[0]
     rows = log().rows_of(users)
-    assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users and nobody else"
+    assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users only"
     folds, left = [], users
     for number in range(FOLDS):
         after, _ = cross_fitted(config, with_other_labels(left[:1]), tmp_path / f"again {number}")
