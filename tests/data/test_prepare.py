@@ -118,7 +118,7 @@ def test_what_is_not_a_log_is_not_replaced(table: Path, schema: Path, tmp_path: 
 def test_sources_and_settings_that_make_no_sense(table: Path, schema: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no data set 'ml-1n': did you mean 'ml-1m'\? .*ml-1m, frappe, taobao"):
         prepare_log("ml-1n", tmp_path / "log")
-    with pytest.raises(ConfigError, match="'ml-1m' .*schema"):
+    with pytest.raises(ConfigError, match=r"'ml-1m' .*schema"):
         prepare_log("ml-1m", tmp_path / "log", schema=schema, path=tmp_path)
     with pytest.raises(ConfigError, match="is a path already"):
         prepare_log(str(table), tmp_path / "log", path=tmp_path)
