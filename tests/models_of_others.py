@@ -1,4 +1,4 @@
-"""A planted table, and models of other libraries that were fitted on raw columns of it."""
+"""A planted table, and models of other libraries fitted on its raw columns."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,18 +28,18 @@ SCHEMA = TableSchema.model_validate(
     }
 )
 OF_NUMBERS = SCHEMA.model_copy(update={"fields": dict.fromkeys(("item", "discount", "hour"), SCHEMA.fields["price"])})
-READS = ["category", "price", "discount"]  # the last is no field of the schema
+READS = ["category", "price", "discount"]  # the last is not a field of the schema
 
 
 class Fitted(NamedTuple):
-    """A model in a file, and its library's own logits of the whole table."""
+    """A model file, and the logits that its library gives for the whole table."""
 
     path: Path
     logits: Floats
 
 
 def rows() -> pl.DataFrame:
-    """Events with a text, a number that is sometimes missing, and numbers and a boolean that the schema leaves out."""
+    """Events with text, a number that is sometimes missing, and numbers and a boolean outside the schema."""
     drawn = draw_events(PlantedWorld(users=50, items=20, events_per_user=12, categories=9, seed=3))
     noise = np.random.default_rng(4).normal(size=drawn.height)
     return drawn.select(
@@ -79,7 +79,7 @@ def categorical_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
 
 
 def steep_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
-    """With a sigmoid of its own, so that the raw score is not yet the logit."""
+    """A model with its own sigmoid, so that the raw score is not the logit."""
     columns = table.select("price", "discount").to_pandas()
     data = lightgbm.Dataset(columns, table["click"].to_numpy())
     model = lightgbm.train({"objective": "binary", "sigmoid": 0.4, "num_threads": 1, "verbosity": -1}, data, 8)
@@ -114,7 +114,7 @@ def xgboost_file(table: pl.DataFrame, folder: Path, ending: str = "json") -> Fit
 
 
 def categorical_xgboost_file(table: pl.DataFrame, folder: Path) -> Fitted:
-    """On whole numbers, the one kind of category beside text that it lists."""
+    """A model of whole numbers, the only categories besides text that it lists."""
     columns = table.select("item").to_pandas().astype("category")
     model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, enable_categorical=True)
     model.fit(columns, table["click"].to_numpy()).save_model(folder / "categorical.json")
@@ -203,7 +203,7 @@ def linear_onnx(
 FILES: dict[str, Callable[[pl.DataFrame, Path], Fitted]] = {
     "LightGBM": lightgbm_file,
     "LightGBM of numbers and booleans as categories": categorical_lightgbm_file,
-    "LightGBM with a sigmoid of its own": steep_lightgbm_file,
+    "LightGBM with its own sigmoid": steep_lightgbm_file,
     "LightGBM's forest": forest_lightgbm_file,
     "XGBoost as JSON": xgboost_file,
     "XGBoost's linear one": linear_xgboost_file,

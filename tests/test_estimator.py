@@ -520,7 +520,7 @@ def test_taking_the_predictor_of_an_equal_run_changes_nothing(learner: str, log:
 
 
 class Bag(torch.nn.Module):
-    """An encoder of one's own: the sum of the field vectors."""
+    """The user's own encoder: the sum of the field vectors."""
 
     def __init__(self, features: FeatureMap) -> None:
         super().__init__()

@@ -1,6 +1,8 @@
 """A module imports only modules of its own layer and of the layers above it in this table."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,15 @@ def test_nothing_is_unpickled(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     assert not calls & {"torch.load", "torch.save", "np.load", "numpy.load", "eval", "exec", "yaml.load"}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_commands_that_compare_open_the_paper(path: Path) -> None:
+    opened = {name for name in imports_of(path) if name.startswith("resus.paper")}
+    assert not opened or layer_of(path) == "paper" or path.stem in ("reproduce", "reproducing", "warm_up")
+
+
+def test_warm_up_opens_the_paper_only_when_a_rival_is_named() -> None:
+    script = "import sys; import resus.cli.warm_up as w; w._methods(['user-bias']); print('resus.paper' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

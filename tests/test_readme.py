@@ -25,6 +25,7 @@ from typer.testing import CliRunner
 
 import resus
 from resus import PlantedWorld, TableSchema, planted_log
+from resus.baselines.base import find_methods
 from resus.checking import checked
 from resus.cli.arguments import check_engine, check_part
 from resus.cli.main import app
@@ -33,7 +34,7 @@ from resus.data.datasets.planted import draw_events
 from resus.data.datasets.taobao.planted import PlantedTaobao
 from resus.data.options import PrepareOptions
 from resus.paper.questions import chosen_questions
-from resus.paper.rivals.catalogue import entry_of
+from resus.paper.rivals import METHODS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
@@ -123,9 +124,8 @@ def check_settings(name: str, arguments: list[str], options: dict[str, Any]) -> 
         planted = options.get("source") == "planted"
         model = PlantedTaobao if options.get("like") else PlantedWorld if planted else PrepareOptions
         checked(model, assignments if planted else {"protocol": options.get("protocol", "paper"), **assignments})
-    for method in (options.get("methods") or options.get("rivals") or "none").split(","):
-        if method != "none":
-            entry_of(method)
+    methods = options.get("methods") or options.get("rivals") or "none"
+    find_methods([] if methods == "none" else methods.split(","), METHODS)
     check_part(options.get("part", "test"))
     check_engine(options.get("engine", "local"), options.get("workers") if "engine" in options else None)
 

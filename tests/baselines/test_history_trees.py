@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.crowd import Crowd
-from resus.baselines.history_trees import FOLDS, ITEM_PRIOR, SHRINKAGE, STRANGER, Histories, HistoryTrees, ItemClicks
-from resus.baselines.method import Task
+from resus.baselines.base import Task
+from resus.baselines.history_trees import FOLDS, ITEM_PRIOR, NEW_USER, SHRINKAGE, Histories, HistoryTrees, ItemClicks
+from resus.baselines.shared_model import SharedModel
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
@@ -76,12 +76,12 @@ def test_item_clicks_equal_a_loop_over_other_users(log: InteractionLog) -> None:
     items = ItemClicks.count(log, users)
     asked = log.rows_of(users[:3])
     owners = np.repeat(users[:3], log.lengths[users[:3]])
-    for folds in (owners % FOLDS, np.full(len(asked), STRANGER)):
+    for folds in (owners % FOLDS, np.full(len(asked), NEW_USER)):
         found = items.features(log, asked, folds)
         for place, (row, fold) in enumerate(zip(asked, folds, strict=True)):
             others = log.rows_of(users[users % FOLDS != fold])
             same = others[log.ids[others, 0] == log.ids[row, 0]]
-            scale = 1 if fold == STRANGER else FOLDS / (FOLDS - 1)
+            scale = 1 if fold == NEW_USER else FOLDS / (FOLDS - 1)
             count, clicks = scale * len(same), scale * log.labels[same].sum()
             rate = (clicks + ITEM_PRIOR * log.labels[others].mean()) / (count + ITEM_PRIOR)
             np.testing.assert_allclose(found[place], [rate, count], rtol=1e-6)
@@ -111,11 +111,11 @@ def fitted(task: Task) -> HistoryTrees:
     return method
 
 
-def test_trees_beat_the_crowd_where_users_differ(task: Task, fitted: HistoryTrees) -> None:
-    crowd = Crowd()
-    crowd.predictor = fitted.predictor
-    of_crowd, of_trees = (task.validation_auc(partial(method.score_prefixes, task.log)) for method in (crowd, fitted))
-    assert of_trees > of_crowd + 0.02
+def test_trees_beat_the_shared_model_where_users_differ(task: Task, fitted: HistoryTrees) -> None:
+    shared = SharedModel()
+    shared.predictor = fitted.predictor
+    of_shared, of_trees = (task.validation_auc(partial(method.score_prefixes, task.log)) for method in (shared, fitted))
+    assert of_trees > of_shared + 0.02
 
 
 def test_fields_of_the_user_are_left_out(task: Task, fitted: HistoryTrees) -> None:

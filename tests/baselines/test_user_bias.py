@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from planted_models import TINY
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.baselines.user_bias import UserBias
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
@@ -77,7 +77,7 @@ def test_scores_equal_a_loop_over_users(log: InteractionLog, fitted: UserBias) -
     np.testing.assert_allclose(fitted.score(log, EpisodeBatch(rows, lengths, sizes)), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_without_events_it_is_the_crowd(log: InteractionLog, fitted: UserBias) -> None:
+def test_without_events_it_is_the_shared_model(log: InteractionLog, fitted: UserBias) -> None:
     ordered = OrderedUsers.of(log, np.arange(10), seed=1)
     basis = fitted.predictor.logits_of_rows(log, ordered.rows)
     np.testing.assert_array_equal(fitted.score_prefixes(log, ordered, SIZES)[:, 0], basis)
@@ -91,12 +91,12 @@ def test_no_other_scale_or_prior_is_better(log: InteractionLog, fitted: UserBias
     assert naive_loss(fitted, task, fitted.scale, fitted.prior * factor) > best
 
 
-def test_it_beats_the_crowd_where_users_differ(log: InteractionLog, fitted: UserBias) -> None:
+def test_it_beat_the_shared_model_where_users_differ(log: InteractionLog, fitted: UserBias) -> None:
     task = Task(log, resolve(TINY))
-    crowd = UserBias()
-    crowd.predictor, crowd.scale, crowd.prior = fitted.predictor, 0.0, 1.0
-    of_crowd, of_bias = (task.validation_auc(partial(method.score_prefixes, log)) for method in (crowd, fitted))
-    assert of_bias > of_crowd + 0.02
+    shared = UserBias()
+    shared.predictor, shared.scale, shared.prior = fitted.predictor, 0.0, 1.0
+    of_shared, of_bias = (task.validation_auc(partial(method.score_prefixes, log)) for method in (shared, fitted))
+    assert of_bias > of_shared + 0.02
 
 
 def test_where_all_users_are_alike_it_adds_next_to_nothing(log: InteractionLog) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from resus_process import SMALL, resus_here, start, succeed, workplace_in
 
-from resus.paper.cells.cells import read_cells
+from resus.paper.cells.records import read_cells
 
 METHODS = "deepfm,user-bias,lwa,resus-nn,resus-rr"
 
@@ -50,7 +50,7 @@ def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
     os.kill(running.pid, signal.SIGINT)
     _, errors = running.communicate(timeout=60)
     assert running.returncode == 130, errors
-    assert "the same command goes on" in errors
+    assert "run the same command again" in errors
     assert "Traceback" not in errors
     done = len(read_cells(workplace / "cut"))
     said = succeed(
@@ -73,7 +73,7 @@ def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
         (["rq1", "--dataset", "log", "--set", "training.epoch=3"], ("training.epoch", "training.epochs")),
         (["rq1", "--dataset", "log", "--set", "seed=3"], ("seed", "--runs")),
         (["rq1", "--dataset", "log", "--set", "learner.kind=ridge"], ("learner.kind", "--methods")),
-        (["rq1", "--dataset", "log", "--dataset", "./log"], ("another log of 'log'", "--out")),
+        (["rq1", "--dataset", "log", "--dataset", "./log"], ("a second log of 'log'", "--out")),
         (["rq1", "--dataset", "log", "--report-only", "--out", "none"], ("none", "no finished cell")),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -1,4 +1,4 @@
-"""One Ray cluster, two askings: a good one on top of a model file, and one whose support has a label that is none."""
+"""Two predictions on one Ray cluster: a good one on top of a model file, and one with a wrong label in the support."""
 
 import sys
 from pathlib import Path

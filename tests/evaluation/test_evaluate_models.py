@@ -1,4 +1,4 @@
-"""Several models on one log: each is measured on the same queries, with its Ψ, the truth and the crowd beside it."""
+"""Several models on one log: each is measured on the same queries, with its shared model, the truth and the crowd."""
 
 import numpy as np
 import pytest

@@ -273,7 +273,7 @@ def test_the_draws_follow_the_seed_alone() -> None:
     scored = tasted([4, 6] * 10)
     assert found_gains(scored) == found_gains(scored)
     assert found_gains(scored, seed=4) != found_gains(scored)
-    # another model beside it changes nothing, since all are measured on the same draws
+    # another model changes nothing, because all are measured on the same draws
     alone = {name: logits for name, logits in scored.logits.items() if name != "noise"}
     fewer = ScoredQueries(scored.labels, scored.users, scored.positions, scored.sizes, alone)
     assert found_gains(fewer).models["model"] == found_gains(scored).models["model"]

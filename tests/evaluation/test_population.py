@@ -200,7 +200,7 @@ def test_results_come_back_from_their_file_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (lambda text: text[:-40], "not whole JSON"),
+        (lambda text: text[:-40], "not valid JSON"),
         (lambda text: text[:0] + "[]", "not a results file of format 1"),
         (lambda text: text.replace('"format": 1', '"format": 2'), "not a results file of format 1"),
         (lambda text: text.replace('"seed"', '"sead"'), "unknown key 'sead', did you mean 'seed'"),

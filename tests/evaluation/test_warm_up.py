@@ -228,7 +228,7 @@ def test_the_file_gives_back_what_was_written(log: InteractionLog, split: UserSp
     [
         ("{}", "not a warm-up file of format 1"),
         ('{"format": 1, "sizes": 3}', "of this version"),
-        ("{", "not whole JSON"),
+        ("{", "not valid JSON"),
     ],
 )
 def test_a_file_that_is_no_curve_is_refused_in_a_sentence(tmp_path: Path, content: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Objects that are handed over: an estimator gets the frame that it was fitted on, a function all but the label."""
+"""Models given as objects: an estimator gets the columns it was fitted on, a function everything but the label."""
 
 from typing import Any
 

@@ -203,7 +203,7 @@ def test_a_file_of_something_else(ending: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("model.pkl", "is a pickle, which can run any code, so resus never opens one: load it yourself, and hand over"),
+        ("model.pkl", "is a pickle, which can run any code, so resus never opens one"),
         ("model.joblib", "is a pickle"),
         ("model.h5", r"model.h5 has none of the known endings \(.*\.txt, .*\.onnx\)"),
         ("model.cbm", "model.cbm does not exist"),

@@ -1,11 +1,15 @@
-"""Made-up cells whose every number follows from a few that a test chooses, so that the right verdict is known."""
+"""Made-up cells whose numbers follow from a few that a test chooses, so that the right verdict is known."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resus.evaluation.results import FixedPopulation, ModelResults, SizeMetrics, StageMetrics
-from resus.paper.cells.cells import Cell, Epoch, NoiseLevel, Seconds
+from resus.paper.cells.records import Cell, NoiseLevel, Seconds, TrainedEpoch, Trial
+from resus.paper.cells.summary import Summary
+from resus.paper.claims import CLAIMS
+from resus.paper.claims.judging import Ruling, Verdict, rule
 from resus.paper.comparisons import Comparison
+from resus.paper.published import paper
 from resus.paper.questions import ARCHITECTURES, BOOSTED, QUESTIONS, resus_on
 
 STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
@@ -38,37 +42,29 @@ def planted_cell(
     alone: bool = True,
     epochs: int = 3,
 ) -> Cell:
-    """AUC `auc` in stage I and `rise` more in each later one; GAUC, Logloss and AUC at a size follow.
+    """AUC is `auc` in stage I and `rise` more in each later stage. GAUC, Logloss and AUC at a size follow.
 
-    With `falls`, AUC falls by so much from the nearest support to the farthest.
+    `falls` is how much AUC falls from the nearest support to the farthest.
     """
     first = LEVELS.get(method, 0.7) if auc is None else auc
     of_stage = {stage: place * rise for place, stage in enumerate(STAGES)}
-    stages = {
-        stage: StageMetrics(
-            auc=first + more,
-            gauc=gauc + more,
-            logloss=logloss - more,
-            calibration_error=0.02,
-            rela_impr=None,
-            gap_closed=None,
-            sizes=STAGES[stage],
-        )
+    metrics = {
+        stage: {
+            "auc": first + more,
+            "gauc": gauc + more,
+            "logloss": logloss - more,
+            "calibration_error": 0.02,
+            "rela_impr": None,
+            "gap_closed": None,
+        }
         for stage, more in of_stage.items()
     }
+    stages = {stage: StageMetrics.model_validate(metrics[stage] | {"sizes": STAGES[stage]}) for stage in STAGES}
     sizes = {
-        size: SizeMetrics(
-            auc=first + more,
-            gauc=gauc + more,
-            logloss=logloss - more,
-            calibration_error=0.02,
-            rela_impr=None,
-            gap_closed=None,
-            users=USERS - size,
-            queries=QUERIES - 10 * size,
-            gauc_users=USERS - size,
+        size: SizeMetrics.model_validate(
+            metrics[stage] | {"users": USERS - size, "queries": QUERIES - 10 * size, "gauc_users": USERS - size}
         )
-        for stage, more in of_stage.items()
+        for stage in STAGES
         for size in STAGES[stage]
     }
     return Cell(
@@ -83,9 +79,11 @@ def planted_cell(
             fixed_population=FixedPopulation(users=LONG_USERS, queries=LONG_QUERIES, stages=stages, sizes=sizes),
         ),
         epochs=[
-            Epoch(stage="predictor", epoch=1, validation_auc=0.6, seconds=1.0),
+            TrainedEpoch(stage="predictor", epoch=1, validation_auc=0.6, seconds=1.0),
             *(
-                Epoch(stage="episodes", epoch=epoch, validation_auc=first - 0.02 / epoch, seconds=seconds / epochs)
+                TrainedEpoch(
+                    stage="episodes", epoch=epoch, validation_auc=first - 0.02 / epoch, seconds=seconds / epochs
+                )
                 for epoch in range(1, epochs + 1)
             ),
         ],
@@ -104,7 +102,7 @@ def planted_cell(
 def cells_of(
     aucs: Mapping[str, float], *, data_set: str = "ml-1m", seeds: Iterable[int] = (1, 2), rise: float = 0.003
 ) -> list[Cell]:
-    """One cell per method and seed; the seeds differ by 0.001 AUC, all methods alike."""
+    """One cell per method and seed. Each seed has 0.001 more AUC than the one before, for all methods."""
     return [
         planted_cell(method, data_set=data_set, seed=seed, auc=auc + 0.001 * seed, rise=rise)
         for method, auc in aucs.items()
@@ -128,6 +126,20 @@ def every_cell(data_set: str = "ml-1m", seeds: Iterable[int] = (1, 2, 3)) -> lis
         for place, method in enumerate(methods)
         for seed in seeds
     ]
+
+
+def trial(rate: float, validation_auc: float) -> Trial:
+    """One point that was tried for MeLU."""
+    return Trial(data_set="ml-1m", method="melu", point={"rate": rate}, validation_auc=validation_auc, seconds=9.6)
+
+
+def without_auc(cell: Cell) -> Cell:
+    """As on a data set of one class: no AUC and no GAUC anywhere."""
+    gone = {"auc": None, "gauc": None}
+    stages = {name: stage.model_copy(update=gone) for name, stage in cell.results.stages.items()}
+    sizes = {size: at_size.model_copy(update=gone) for size, at_size in cell.results.sizes.items()}
+    changed = {"stages": stages, "sizes": sizes, "fixed_population": None}
+    return cell.model_copy(update={"results": cell.results.model_copy(update=changed)})
 
 
 def comparison(
@@ -161,10 +173,29 @@ def comparison(
 
 
 def compared_on(rivals: Mapping[str, str], **changes: Any) -> list[Comparison]:
-    """RESUS with both learners against a rival on each architecture, in every stage, all alike."""
+    """RESUS with both learners against a rival on each architecture, in every stage, with the same numbers."""
     return [
         comparison(resus_on(learner, kind), rival, stage=stage, **changes)
         for kind, rival in rivals.items()
         for learner in ("nn", "rr")
         for stage in STAGES
     ]
+
+
+def rulings(
+    cells: list[Cell], comparisons: list[Comparison] | None = None, data_set: str = "ml-1m"
+) -> dict[str, Ruling]:
+    found = rule(CLAIMS, Summary(cells), paper(), [data_set], comparisons or [], {}, {"taobao": "no data"})
+    return {ruling.claim.words: ruling for ruling in found}
+
+
+def verdict(
+    start: str, cells: list[Cell], comparisons: list[Comparison] | None = None, data_set: str = "ml-1m"
+) -> Verdict:
+    """The verdict on the one claim that starts like this."""
+    (found,) = (
+        ruling.verdicts[data_set]
+        for words, ruling in rulings(cells, comparisons, data_set).items()
+        if words.startswith(start)
+    )
+    return found

@@ -7,7 +7,8 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, Task
+from resus.arrays import Floats
+from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch

@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from planted_cells import LEVELS, cells_of, comparison, every_cell, planted_cell
+from planted_cells import LEVELS, cells_of, comparison, every_cell, planted_cell, trial, without_auc
 
-from resus.paper.cells.cells import Cell
+from resus.paper.cells.records import Cell
+from resus.paper.cells.summary import Summary
 from resus.paper.questions import QUESTIONS
 from resus.paper.report.page import write_reproduction
-from resus.paper.report.summary import Summary
-
-SEARCHES = [
-    {"data_set": "ml-1m", "method": "melu", "point": {"rate": rate}, "validation_auc": 0.7 + rate, "seconds": 3.0}
-    for rate in (0.1, 0.01)
-]
 
 
 class Page(HTMLParser):
@@ -74,7 +69,7 @@ def written(folder: Path, cells: list[Cell], **changes: Any) -> list[Path]:
         "comparisons": [],
         "questions": list(QUESTIONS),
         "labels": {"resus-rr": "RESUS-RR", "melu": "MeLU"},
-        "searches": [],
+        "trials": [],
         "facts": {"machine": "two cores"},
         "missing": {},
     }
@@ -89,7 +84,7 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder,
         every_cell(seeds=[1, 2]),
         comparisons=[comparison(seeds=(1, 2))],
-        searches=SEARCHES,
+        trials=[trial(0.1, 0.8), trial(0.01, 0.71)],
         missing={"taobao": "data not available"},
     )
     assert sorted(paths) == sorted(path for path in folder.rglob("*") if path.is_file())
@@ -176,17 +171,6 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert "<u>" in page.text
 
 
-def without_auc(cell: Cell) -> Cell:
-    """As on a data set of one class: no AUC anywhere."""
-    results = cell.results
-    gone = {"auc": None, "gauc": None}
-    stages = {name: stage.model_copy(update=gone) for name, stage in results.stages.items()}
-    sizes = {size: at_size.model_copy(update=gone) for size, at_size in results.sizes.items()}
-    return cell.model_copy(
-        update={"results": results.model_copy(update={"stages": stages, "sizes": sizes, "fixed_population": None})}
-    )
-
-
 @pytest.mark.parametrize(
     "cells",
     [
@@ -214,6 +198,13 @@ def test_only_the_questions_that_were_asked(tmp_path: Path) -> None:
     assert QUESTIONS["rq1"].asks not in text
     assert "Table 5, MovieLens-1M" in text
     assert "RESUS, the better of its two learners" not in text
+
+
+def test_resus_plus_has_a_page_of_its_own(tmp_path: Path) -> None:
+    written(tmp_path, every_cell(seeds=[1]), questions=["beyond"])
+    assert markdown_of(tmp_path).startswith("# Beyond the paper: RESUS+")
+    assert all(method in markdown_of(tmp_path) for method in QUESTIONS["beyond"].methods if method != "resus-rr")
+    assert (tmp_path / "figures" / "beyond-sizes-ml-1m.png").is_file()
 
 
 def test_equal_cells_give_equal_bytes(tmp_path: Path) -> None:

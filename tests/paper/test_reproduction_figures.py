@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 from planted_cells import LEVELS, cells_of, every_cell, planted_cell
 
+from resus.paper.cells.summary import Summary
 from resus.paper.questions import QUESTIONS
 from resus.paper.report.figures import convergence_figure, noise_figure, save_figure, size_figure
-from resus.paper.report.summary import Summary
 
 METHODS = QUESTIONS["rq1"].methods
 LABELS = {"resus-rr": "RESUS-RR", "resus-nn": "RESUS-NN"}

@@ -4,22 +4,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_cells import LONG_QUERIES, LONG_USERS, QUERIES, USERS, planted_cell
+from planted_cells import LONG_QUERIES, LONG_USERS, QUERIES, USERS, planted_cell, without_auc
 
-from resus.paper.cells.cells import Cell, Epoch
-from resus.paper.report.summary import Summary
+from resus.paper.cells.records import Cell, TrainedEpoch
+from resus.paper.cells.summary import Summary
 
 aucs = st.dictionaries(st.integers(1, 6), st.floats(0.51, 0.99), min_size=1)
 
 
 def cells(method: str, by_seed: dict[int, float]) -> list[Cell]:
     return [planted_cell(method, seed=seed, auc=auc) for seed, auc in by_seed.items()]
-
-
-def without_auc(cell: Cell) -> Cell:
-    stages = {name: stage.model_copy(update={"auc": None}) for name, stage in cell.results.stages.items()}
-    sizes = {size: at_size.model_copy(update={"auc": None}) for size, at_size in cell.results.sizes.items()}
-    return cell.model_copy(update={"results": cell.results.model_copy(update={"stages": stages, "sizes": sizes})})
 
 
 @given(by_seed=aucs)
@@ -71,7 +65,7 @@ def test_of_equal_cells_the_first_counts_but_times_are_of_cells_that_ran_alone()
 def test_epochs_leave_pretraining_out_except_for_a_predictor() -> None:
     trained = planted_cell("melu", epochs=4)
     predictor = planted_cell("deepfm", epochs=2)
-    own = [Epoch(stage="predictor", epoch=epoch, validation_auc=0.7, seconds=1.0) for epoch in (1, 2, 3)]
+    own = [TrainedEpoch(stage="predictor", epoch=epoch, validation_auc=0.7, seconds=1.0) for epoch in (1, 2, 3)]
     summary = Summary([trained, predictor.model_copy(update={"epochs": own})])
     assert len(summary.convergence("ml-1m", "melu")) == 4
     assert summary.convergence("ml-1m", "deepfm") == [0.7] * 3

@@ -5,13 +5,14 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_cells import LEVELS, cells_of, comparison, every_cell, planted_cell
+from planted_cells import LEVELS, cells_of, comparison, every_cell, planted_cell, trial
 
-from resus.paper.cells.cells import Cell
+from resus.paper.cells.records import Cell
+from resus.paper.cells.summary import Summary
+from resus.paper.claims.judging import Check, Claim, Ruling, verdict_of
 from resus.paper.comparisons import Comparison
-from resus.paper.questions import QUESTIONS
-from resus.paper.report.accuracy_tables import table_3, table_4, table_5
-from resus.paper.report.summary import Summary
+from resus.paper.questions import ABLATIONS, PLUS, QUESTIONS
+from resus.paper.report.accuracy_tables import beyond_table, table_3, table_4, table_5
 from resus.paper.report.tables import (
     Material,
     fixed_table,
@@ -22,8 +23,7 @@ from resus.paper.report.tables import (
     table_6,
     verdict_table,
 )
-from resus.paper.report.tabular import Column, Entry, Group, Row, Table, as_latex, as_markdown, marked
-from resus.paper.verdicts import Check, Claim, Ruling, verdict_of
+from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, Row, as_latex, as_markdown, marked
 
 LABELS = {"resus-rr": "RESUS-RR", "meta-embedding": "Meta-Embedding", "wide-deep": "Wide&Deep"}
 MISSING = {"taobao": "data not available"}
@@ -33,18 +33,14 @@ def material(cells: list[Cell], comparisons: list[Comparison] | None = None) -> 
     return Material(Summary(cells), comparisons or [], LABELS, MISSING)
 
 
-def row(table: Table, title: str, group: int = 0) -> dict[str, Entry]:
+def row(table: ReportTable, title: str, group: int = 0) -> dict[str, Entry]:
     (found,) = (row for row in table.groups[group].rows if row.title == title)
     return dict(zip((column.full for column in table.columns), found.entries, strict=True))
 
 
-def full_tables() -> list[Table]:
+def full_tables() -> list[ReportTable]:
     comparisons = [comparison(stage=stage, metric=metric) for stage in ("I", "II") for metric in ("auc", "gauc")]
     full = material(every_cell(), comparisons)
-    searches = [
-        {"data_set": "ml-1m", "method": "melu", "point": {"rate": rate}, "validation_auc": 0.7 + rate, "seconds": 3.0}
-        for rate in (0.1, 0.01)
-    ]
     checks = [Check("I", 1, "a"), Check("II", -1, "b")]
     claim = Claim("rq1", "RESUS_RR wins in 50 % of cases & more", "5.2", (), lambda _: checks)
     ruling = Ruling(claim, {"ml-1m": verdict_of(checks)}, {"frappe": verdict_of(checks[1:])})
@@ -53,12 +49,13 @@ def full_tables() -> list[Table]:
         table_3(full, "taobao"),
         table_4(full, "ml-1m"),
         table_5(full, "ml-1m", "II", boosting=True),
+        beyond_table(full, "ml-1m"),
         table_6(full, "ml-1m"),
         noise_table(full, "ml-1m"),
         significance_table(full),
         population_table(full),
         fixed_table(full, "ml-1m", QUESTIONS["rq1"].methods),
-        search_table(searches, LABELS),
+        search_table([trial(0.1, 0.8), trial(0.01, 0.71)], LABELS),
         verdict_table([ruling], ["ml-1m"]),
     ]
     assert None not in tables
@@ -70,9 +67,9 @@ def test_ours_the_papers_and_the_difference() -> None:
     assert found["ours: AUC"].text == "0.7275 ± 0.0007"
     assert found["paper: AUC"].text == "0.7645"
     assert found["paper: difference"].text == "-0.0370"
-    lwa, own, crowd = (LEVELS[name] + 0.0015 for name in ("lwa", "resus-rr", "deepfm"))
+    lwa, own, shared = (LEVELS[name] + 0.0015 for name in ("lwa", "resus-rr", "deepfm"))
     assert found["RelaImpr: over lwa"].text == f"{((own - 0.5) / (lwa - 0.5) - 1) * 100:+.1f}%"
-    assert found["RelaImpr: over deepfm"].text == f"{((own - 0.5) / (crowd - 0.5) - 1) * 100:+.1f}%"
+    assert found["RelaImpr: over deepfm"].text == f"{((own - 0.5) / (shared - 0.5) - 1) * 100:+.1f}%"
     assert found["RelaImpr: paper"].text == "+19.3%"
     assert found["Logloss: paper"].text == "0.3318"
     assert found["seeds"].text == "2"
@@ -80,6 +77,17 @@ def test_ours_the_papers_and_the_difference() -> None:
 
 def test_one_seed_has_no_deviation() -> None:
     assert row(table_3(material([planted_cell(auc=0.75)]), "ml-1m"), "RESUS-RR")["ours: AUC"].text == "0.7500"
+
+
+def test_resus_plus_shows_its_gain_over_the_shared_model() -> None:
+    cells = cells_of({"deepfm": 0.70, "user-bias": 0.71, PLUS: 0.74, ABLATIONS[0]: 0.73})
+    some = material(cells, [comparison(PLUS, "user-bias", stage="II")])
+    table = beyond_table(some, "ml-1m")
+    assert [row.title for row in table.groups[1].rows] == ["deepfm", "user-bias", PLUS, ABLATIONS[0]]
+    own = row(table, PLUS, 1)
+    assert (own["over deepfm: AUC"].text, own["AUC"].mark) == ("+0.0400", "best")
+    assert row(table, "deepfm", 1)["over deepfm: AUC"].text == "–"
+    assert row(table, "user-bias", 1)["AUC"].stars == "*†"
 
 
 def test_uneven_seeds_are_warned_of() -> None:
@@ -173,11 +181,7 @@ def test_a_comparison_shows_both_tests_and_the_interval() -> None:
 
 
 def test_the_chosen_point_of_a_search_is_marked() -> None:
-    lines = [
-        {"data_set": "ml-1m", "method": "melu", "point": {"rate": rate}, "validation_auc": auc, "seconds": 9.6}
-        for rate, auc in ((0.1, 0.71), (0.01, 0.74), (0.001, 0.72))
-    ]
-    table = search_table(lines, LABELS)
+    table = search_table([trial(0.1, 0.71), trial(0.01, 0.74), trial(0.001, 0.72)], LABELS)
     assert table is not None
     assert [(r.entries[0].text, r.entries[2].text) for r in table.groups[0].rows] == [
         ("rate = 0.1", ""),
@@ -213,7 +217,7 @@ def unescaped(text: str) -> str:
 
 
 @pytest.mark.parametrize("table", full_tables(), ids=lambda table: table.name)
-def test_markdown_has_one_cell_per_column(table: Table) -> None:
+def test_markdown_has_one_cell_per_column(table: ReportTable) -> None:
     lines = [line for line in as_markdown(table).splitlines() if line.startswith("|")]
     assert len(lines) == 2 + sum(len(group.rows) + bool(group.title) for group in table.groups)
     for line in lines:
@@ -224,7 +228,7 @@ def test_markdown_has_one_cell_per_column(table: Table) -> None:
 
 
 @pytest.mark.parametrize("table", full_tables(), ids=lambda table: table.name)
-def test_latex_is_whole(table: Table) -> None:
+def test_latex_is_whole(table: ReportTable) -> None:
     text = as_latex(table)
     assert text.isascii(), "no character that a plain LaTeX cannot set"
     plain = re.sub(r"\\[\\{}&%$#_]", "", text)
@@ -242,7 +246,9 @@ def test_latex_is_whole(table: Table) -> None:
 
 @given(text=st.text(alphabet=st.characters(codec="ascii", categories=["L", "N", "P", "S", "Zs"]), min_size=1))
 def test_no_text_breaks_a_table(text: str) -> None:
-    table = Table("t", text, text, (Column(text, text),), (Group(text, (Row(text, (Entry(text, "best"),)),)),), (text,))
+    table = ReportTable(
+        "t", text, text, (ReportColumn(text, text),), (Group(text, (Row(text, (Entry(text, "best"),)),)),), (text,)
+    )
     plain = re.sub(r"\\[\\{}&%$#_]", "", as_latex(table))
     assert plain.count("{") == plain.count("}")
     for line in as_latex(table).splitlines():
@@ -256,4 +262,4 @@ def test_no_text_breaks_a_table(text: str) -> None:
 
 def test_every_entry_has_its_column() -> None:
     with pytest.raises(AssertionError, match="narrow"):
-        Table("narrow", "", "", (Column("a"),), (Group("", (Row("r", ()),)),))
+        ReportTable("narrow", "", "", (ReportColumn("a"),), (Group("", (Row("r", ()),)),))

@@ -40,7 +40,7 @@ TOKEN = "a-token-of-some-length"
 
 @pytest.fixture(scope="module", params=["sqlite", "redis"])
 def store(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """Options for a store of each kind: the file beside the run, which is the default, and a real Redis."""
+    """Options for a store of each kind: the file next to the run, which is the default, and a real Redis."""
     if request.param == "sqlite":
         return ()
     server: RedisProcess = request.getfixturevalue("server")

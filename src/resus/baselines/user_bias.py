@@ -1,17 +1,17 @@
-"""User bias: one number per user on top of Ψ, the least that a personal method can be."""
+"""User bias: one number per user on top of the shared model, the simplest personal method."""
 
 import math
 from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from resus.baselines.method import Floats, Task
-from resus.baselines.shared_predictor import shared_predictor
+from resus.arrays import Doubles, Floats, Integers
+from resus.baselines.base import Task
+from resus.baselines.shelf import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -22,10 +22,10 @@ STRONGEST_PRIOR = 1e4
 
 
 class UserBias:
-    """ŷ = σ(Ψ(x) + γ·Σ_s (y_s − σ(Ψ(x_s))) / (k + c)), a random intercept that c shrinks towards the crowd.
+    """ŷ = σ(Ψ(x) + γ·Σ_s (y_s − σ(Ψ(x_s))) / (k + c)), a random intercept that c shrinks towards 0.
 
-    γ and c are fitted on the validation users: Ψ has seen the training users' labels, so that their residuals are
-    smaller than a stranger's. Two numbers do not overfit.
+    γ and c are fitted on the validation users. Ψ has seen the labels of the training users, so their residuals are
+    smaller than those of new users. Two numbers do not overfit.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class UserBias:
         return basis[:, None] + added.astype(np.float32)
 
 
-def support_residuals(log: InteractionLog, batch: EpisodeBatch, basis: Floats) -> npt.NDArray[np.float64]:
+def support_residuals(log: InteractionLog, batch: EpisodeBatch, basis: Floats) -> Doubles:
     """`[U, S]`: y − σ(Ψ(x)) of the support rows, 0 in empty slots; `basis` is Ψ of the batch's rows."""
     support = batch.support.numpy()
     chances = torch.from_numpy(basis[support]).sigmoid().numpy()
@@ -70,10 +70,8 @@ def support_residuals(log: InteractionLog, batch: EpisodeBatch, basis: Floats) -
     return np.where(batch.mask.numpy(), labels - chances, 0.0)
 
 
-def _sums_by_size(
-    log: InteractionLog, ordered: OrderedUsers, basis: Floats, sizes: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
-    """`[N, len(sizes)]`: of each row, the residuals of its user's first sizes[j] events, summed."""
+def _sums_by_size(log: InteractionLog, ordered: OrderedUsers, basis: Floats, sizes: Integers) -> Doubles:
+    """`[N, len(sizes)]`: for each row, the sum of the residuals of its user's first sizes[j] events."""
     batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(ordered.lengths, sizes.max(initial=0)))
     running = support_residuals(log, batch, basis).cumsum(axis=1)
     running = np.concatenate([np.zeros((batch.n_users, 1)), running], axis=1)
@@ -82,7 +80,7 @@ def _sums_by_size(
 
 
 def _fit_scale_and_prior(basis: Tensor, sums: Tensor, sizes: Tensor, labels: Tensor) -> tuple[float, float]:
-    """The γ and c of the smallest mean cross-entropy; a log without personal taste would send c to infinity."""
+    """The γ and c with the smallest mean cross-entropy. Without personal taste in the log, c would go to infinity."""
     scale = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
     log_prior = torch.tensor(math.log(10.0), dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([scale, log_prior], max_iter=50, line_search_fn="strong_wolfe")

@@ -10,34 +10,44 @@ def command(
     question: Annotated[
         str,
         typer.Argument(
-            help="rq1 (table 3), rq2 (4, 5), rq3 (boosting), rq4 (figure 4), rq5 (times), all five, or beyond (RESUS+)."
+            help="rq1 (table 3), rq2 (4, 5), rq3 (boosting), rq4 (figure 4), rq5 (times), all, or beyond (RESUS+)."
         ),
     ],
     dataset: Annotated[
         list[str] | None,
-        typer.Option(help="ml-1m, frappe, taobao or a prepared log; again for more. [default: those prepared]"),
+        typer.Option(
+            help="ml-1m, frappe, taobao or a prepared log. Repeat it for more. [default: all that are prepared]"
+        ),
     ] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Seeds 1..N; the paper has 10.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, help="Number of seeds: 1 to N. The paper uses 10.")] = 3,
     methods: Annotated[
-        str | None, typer.Option(help="Only these, separated by commas, such as melu,resus-rr. [default: all]")
+        str | None,
+        typer.Option(help="Run only these methods, separated by commas, such as melu,resus-rr. [default: all]"),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A small planted world, one run, short training: about a minute.")
+        bool,
+        typer.Option(
+            "--quick", help="Use a small artificial data set, one seed and short training. Takes about a minute."
+        ),
     ] = False,
     jobs: Annotated[
-        int, typer.Option(min=1, help="Cells at once. Times count only with 1, so rq5 runs its cells alone anyway.")
+        int, typer.Option(min=1, help="Number of cells to run at the same time. Timed cells of rq5 always run alone.")
     ] = 1,
-    out: Annotated[Path | None, typer.Option(help="Folder of cells and report. [default: runs/reproduction]")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for cells and report. [default: runs/reproduction]")] = None,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Any setting of `resus train --settings`, for all methods."),
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any setting that `resus train --settings` lists, for all methods."
+        ),
     ] = None,
-    replicates: Annotated[int, typer.Option(min=0, help="Of the bootstrap over users; 0 leaves it out.")] = 200,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Run nothing; report what is finished.")] = False,
+    replicates: Annotated[
+        int, typer.Option(min=0, help="Number of bootstrap draws over users. 0 skips the bootstrap.")
+    ] = 200,
+    report_only: Annotated[bool, typer.Option("--report-only", help="Run nothing. Report the finished cells.")] = False,
 ) -> None:
-    """The paper's section 5: every method, table and figure, beside the paper's numbers, with a verdict on each claim.
+    """Run the experiments of the paper: all methods, tables and figures beside the paper's numbers, claim by claim.
 
-    A finished cell (data set, method, seed) is one line of cells.jsonl: asked again, only missing cells run.
+    Each finished cell (data set, method, seed) is one line of cells.jsonl. The same command runs only missing cells.
     """
     from resus.config.resolve import parse_assignments, resolve
     from resus.paper.questions import chosen_questions
@@ -46,7 +56,7 @@ def command(
     settings = parse_assignments(assignments or [])
     resolve(settings)
 
-    from resus.cli.reproducing import reproduce  # torch takes seconds: mistakes above are answered without it
+    from resus.cli.reproducing import reproduce  # torch takes seconds to import; the checks above do not need it
 
     reproduce(
         questions,

@@ -1,4 +1,4 @@
-"""What `resus reproduce` does: run the missing cells, compare, report."""
+"""The work of `resus reproduce`: run the missing cells, compare methods, write the report."""
 
 import os
 import platform
@@ -11,22 +11,20 @@ from typing import Any
 import torch
 import typer
 
+from resus.baselines.base import find_methods
 from resus.cli.arguments import find_log, planted_at
 from resus.cli.console import err, progress_bars, say
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld
 from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError, ConfigError
-from resus.paper.cells.cells import first_of_each, read_cells
-from resus.paper.cells.experiment import Request
-from resus.paper.cells.folder import claim, read_claims
-from resus.paper.cells.plan import plan_cells
-from resus.paper.cells.runner import Failures, missing, run_cells
-from resus.paper.cells.search import read_searches
-from resus.paper.pairs import compare_all
+from resus.paper.cells.plan import PlannedCell, missing, plan_cells
+from resus.paper.cells.records import first_of_each, fix_settings, read_cells, read_settings, read_trials
+from resus.paper.cells.workers import Failures, run_cells
+from resus.paper.comparisons import compare_all
 from resus.paper.questions import DATA_SETS
 from resus.paper.report.page import write_reproduction
-from resus.paper.rivals.catalogue import METHODS, entry_of
+from resus.paper.rivals import METHODS
 from resus.training.run import check_log
 from resus.version import __version__
 
@@ -59,8 +57,8 @@ def reproduce(
 ) -> None:
     _refuse_mistakes(methods, settings, quick and bool(data_sets))
     logs, absent = _quick_log(folder) if quick else _logs(data_sets)
-    cores = 1 if quick else os.cpu_count() or 1  # small networks lose more to waiting threads than they gain
-    requests = plan_cells(
+    cores = 1 if quick else os.cpu_count() or 1  # small networks are slower with several threads
+    planned = plan_cells(
         questions,
         logs,
         runs=1 if quick else runs,
@@ -71,15 +69,15 @@ def reproduce(
         jobs=1 if quick else jobs,
         search=not quick,
     )
-    if not requests:
-        raise ConfigError(f"none of {', '.join(methods or ())} is asked for by {', '.join(questions)}: choose others")
+    if not planned:
+        raise ConfigError(f"{', '.join(questions)} compares none of {', '.join(methods or ())}: choose other methods")
     failures: Failures = {}
     if not report_only:
         for data_set, path in logs.items():
             log = InteractionLog.open(path)
-            check_log(resolve(requests[0].settings, data_set=log.data_set), log)
-            claim(folder, data_set, requests[0].settings, log.content_hash)
-        failures = _run(requests, jobs, folder)
+            check_log(resolve(planned[0].settings, data_set=log.data_set), log)
+            fix_settings(folder, data_set, planned[0].settings, log.content_hash)
+        failures = _run(planned, jobs, folder)
     cells = list(first_of_each(read_cells(folder)).values())
     if not cells:
         raise ArtifactError(f"{folder} holds no finished cell yet: run the same command without --report-only")
@@ -90,8 +88,8 @@ def reproduce(
         read_cells(folder),
         comparisons,
         questions=questions,
-        labels={name: entry.label for name, entry in METHODS.items()},
-        searches=read_searches(folder),
+        labels={name: spec.label for name, spec in METHODS.items()},
+        trials=read_trials(folder),
         facts=_facts(folder),
         missing=absent,
     )
@@ -103,34 +101,35 @@ def reproduce(
 
 
 def _refuse_mistakes(methods: Sequence[str] | None, settings: Mapping[str, Any], both: bool) -> None:
-    for method in methods or ():
-        entry_of(method)
+    find_methods(methods or (), METHODS)
     if "seed" in settings:
         raise ConfigError(
-            "a reproduction runs seeds 1, 2, … itself: leave out --set seed, and say how many with --runs"
+            "a reproduction chooses the seeds itself: leave out --set seed, and set the number of seeds with --runs"
         )
     if own := OF_METHODS & set(settings):
-        raise ConfigError(f"each method has its own {min(own)}: leave out --set {min(own)}, and choose with --methods")
+        raise ConfigError(
+            f"each method has its own {min(own)}: leave out --set {min(own)}, and choose methods with --methods"
+        )
     if both:
-        raise ConfigError("--quick runs on a planted world of its own: leave out --dataset, or --quick")
+        raise ConfigError("--quick brings its own data set: leave out --dataset or --quick")
 
 
-def _run(requests: Sequence[Request], jobs: int, folder: Path) -> Failures:
-    left = missing(requests)
-    say(f"{len(requests)} cells, {len(requests) - len(left)} of them finished; cells in {folder / 'cells.jsonl'}")
+def _run(planned: Sequence[PlannedCell], jobs: int, folder: Path) -> Failures:
+    left = missing(planned)
+    say(f"{len(planned)} cells, {len(planned) - len(left)} of them finished; cells in {folder / 'cells.jsonl'}")
     failures: Failures = {}
     try:
         with progress_bars() as progress:
-            failures |= run_cells([request for request in left if request.alone], jobs=1, progress=progress)
-            failures |= run_cells([request for request in left if not request.alone], jobs=jobs, progress=progress)
+            failures |= run_cells([cell for cell in left if cell.alone], jobs=1, progress=progress)
+            failures |= run_cells([cell for cell in left if not cell.alone], jobs=jobs, progress=progress)
     except KeyboardInterrupt:
-        err.print("stopped; the same command goes on where it was", highlight=False)
+        err.print("stopped; run the same command again to resume", highlight=False)
         raise typer.Exit(130) from None
     return failures
 
 
 def _logs(data_sets: Sequence[str] | None) -> tuple[dict[str, Path], dict[str, str]]:
-    """Prepared logs by name, and why a published data set is not among them. One asked for by name must be there."""
+    """Prepared logs by name, and why a published data set is not among them. A named data set must be there."""
     if data_sets:
         chosen: dict[str, Path] = {}
         for asked in data_sets:
@@ -139,10 +138,10 @@ def _logs(data_sets: Sequence[str] | None) -> tuple[dict[str, Path], dict[str, s
             name = name if name in DATA_SETS else path.resolve().name
             if name in chosen:
                 raise ConfigError(
-                    f"--dataset {asked} is another log of '{name}': run one at a time, with its own --out"
+                    f"--dataset {asked} is a second log of '{name}': run one at a time, each with its own --out"
                 )
             chosen[name] = path
-        return chosen, {name: "not asked for" for name in DATA_SETS if name not in chosen}
+        return chosen, {name: "not selected" for name in DATA_SETS if name not in chosen}
     found, absent = {}, {}
     for name in DATA_SETS:
         try:
@@ -167,13 +166,10 @@ def _facts(folder: Path) -> dict[str, str]:
     hours = sum(cell.seconds.training + cell.seconds.scoring for cell in cells) / 3600
     return {
         "command": shlex.join(["resus", *sys.argv[1:]]),
-        "settings": "; ".join(
-            f"{data_set}: " + (", ".join(f"{key}={value}" for key, value in own["settings"].items()) or "defaults")
-            for data_set, own in read_claims(folder).items()
-        ),
+        "settings": "; ".join(f"{data_set}: {own}" for data_set, own in read_settings(folder).items()),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}",
         "versions": f"resus {__version__}, Python {platform.python_version()}, torch {torch.__version__}",
-        "cells": f"{len({cell.key for cell in cells})}, {hours:.1f} hours of training and scoring in all",
+        "cells": f"{len({cell.key for cell in cells})}, {hours:.1f} hours of training and scoring",
     }
 
 

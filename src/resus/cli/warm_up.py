@@ -1,9 +1,13 @@
 """`resus warm-up`."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from resus.baselines.base import MethodSpec
 
 QUICK = "user-bias,history-trees"  # they use the shared model of the run and train no network
 
@@ -29,18 +33,18 @@ def command(
     The curve may go beyond the number of events in training. It ends early if fewer than 30 users have more events.
     Rivals use default hyperparameters, and the shared model and settings of the first run that has a shared model.
     """
-    from resus.baselines.method import Task
+    from resus.baselines.base import LazyMethod, Task, find_methods
     from resus.cli.arguments import check_part, load_runs, log_of_run
     from resus.cli.console import out as console
     from resus.cli.console import progress_bars, say
     from resus.data.log.log import InteractionLog
     from resus.estimator import Resus
-    from resus.paper.rivals.rivals import rivals as rivals_by_name
     from resus.report.page import write_warm_up
     from resus.report.tables import warm_up_table
 
     check_part(part)
     names = [] if rivals == "none" else [name.strip() for name in rivals.split(",") if name.strip()]
+    chosen = find_methods(names, _methods(names))
     models = load_runs(runs)
     log = log_of_run(runs[0], next(iter(models.values())), data)
     lead = next((model for model in models.values() if model.pretrained is not None), next(iter(models.values())))
@@ -52,7 +56,7 @@ def command(
             models,
             task.log,
             up_to=up_to,
-            rivals=rivals_by_name(names, task),
+            rivals={spec.label: LazyMethod(spec, task) for spec in chosen.values()},
             part="test" if part == "test" else "validation",
             progress=progress,
         )
@@ -61,3 +65,14 @@ def command(
     picture, page = write_warm_up(curve, folder)
     console.print(*warm_up_table(curve), sep="\n")
     say(f"picture: {picture}; page: {page}; the numbers: {folder / 'warm-up.json'}")
+
+
+def _methods(names: Sequence[str]) -> "Mapping[str, MethodSpec]":
+    """The baselines; the methods of the paper as well if one of them is named."""
+    from resus.baselines import BASELINES
+
+    if all(name in BASELINES for name in names):
+        return BASELINES
+    from resus.paper.rivals import METHODS
+
+    return METHODS

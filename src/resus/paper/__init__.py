@@ -1,1 +1,4 @@
-"""The paper's section 5: every table and figure, from cells that are run once, beside the paper's own numbers."""
+"""The experiments of the paper (section 5): rivals, cells, comparisons, claims and the report.
+
+Only `resus reproduce`, and `resus warm-up` with a rival of the paper, import this package.
+"""

@@ -1,4 +1,4 @@
-"""The paper's own numbers (tables 3 to 6), to be set beside ours."""
+"""The numbers that the paper prints in tables 3 to 6."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,13 +10,12 @@ import yaml
 
 from resus.paper.questions import ARCHITECTURES
 
-STAGES = ("I", "II", "III")
 TableNumber = Literal[3, 4, 5]
 
 
 @dataclass(frozen=True)
 class Printed:
-    """One method in one stage; `rela_impr` in percent, against the base of its table."""
+    """One method in one stage. `rela_impr` is in percent, against the base of its table."""
 
     logloss: float
     auc: float
@@ -41,7 +40,7 @@ class Paper:
     timed: Mapping[str, Mapping[str, Times]]
 
     def printed(self, data_set: str, method: str, stage: str, table: TableNumber | None = None) -> Printed | None:
-        """What one table says, or the first that says anything: Logloss and AUC are the same in all of them."""
+        """The row of one table, or of the first table that has it. Logloss and AUC are the same in all tables."""
         for number in (3, 4, 5) if table is None else (table,):
             found = self.tables[number].get(data_set, {}).get(method)
             if found:
@@ -49,7 +48,7 @@ class Paper:
         return None
 
     def value(self, data_set: str, method: str, stage: str, metric: str) -> float | None:
-        """AUC or Logloss; the paper prints no other metric."""
+        """AUC or Logloss. The paper prints no other metric."""
         found = self.printed(data_set, method, stage)
         value: float | None = getattr(found, metric, None)
         return value
@@ -84,11 +83,11 @@ def paper() -> Paper:
 
 
 def architecture_of(method: str) -> str:
-    """The Ψ that a method of table 5 stands on; DeepFM is not named."""
+    """The kind of Ψ that a method of table 5 builds on. Names leave DeepFM out."""
     named = [kind for kind in ARCHITECTURES if method == kind or method.endswith(f"-{kind}")]
     return named[0] if named else "deepfm"
 
 
 def base_of(table: TableNumber, method: str) -> str:
-    """What the table's RelaImpr of a method is against."""
+    """The method that the table's RelaImpr compares with."""
     return {3: "lwa", 4: "mus", 5: architecture_of(method)}[table]

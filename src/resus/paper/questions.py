@@ -1,4 +1,4 @@
-"""The paper's five research questions and one of our own: which methods each compares, and where the answer stands."""
+"""The paper's five research questions and one of our own, with the methods that each compares."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,27 @@ ARCHITECTURES = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm")
 BOOSTED = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm")
 DATA_SETS = {"ml-1m": "MovieLens-1M", "frappe": "Frappe", "taobao": "Taobao"}
 
+STAGES = ("I", "II", "III")
+
 FEW_SHOT = ("lwa", "nlba", "jtcn")
 OPTIMISATION = ("melu", "mamo", "meta-embedding")
+RIVALS = (*FEW_SHOT, *OPTIMISATION)
 PROPOSED = ("resus-nn", "resus-rr")
+JOINT = {method: f"{method}-joint" for method in PROPOSED}
+TABLE_4 = ("mus", "resus-nn-joint", "resus-nn", "resus-rr-joint", "resus-rr")
 PRACTICE = ("user-bias", "history-trees")
 PLUS = "resus-plus"
 ABLATIONS = tuple(f"{PLUS}-without-{part}" for part in ("folds", "evidence", "taste", "repeats", "bias", "steps"))
 
 
 def resus_on(learner: str, architecture: str) -> str:
-    """The name of RESUS-NN or RESUS-RR on one architecture of Ψ; DeepFM is the default and is not named."""
+    """The name of RESUS with one learner (nn, rr or plus) on one kind of Ψ. DeepFM is the default and is not named."""
     return f"resus-{learner}" if architecture == "deepfm" else f"resus-{learner}-{architecture}"
 
 
 @dataclass(frozen=True)
 class Question:
-    """`methods` in the order of the paper's rows."""
+    """`methods` are in the order of the paper's rows. The cells of a `timed` question run alone."""
 
     title: str
     asks: str
@@ -36,17 +41,13 @@ QUESTIONS: dict[str, Question] = {
     "rq1": Question(
         "RQ1, table 3",
         "How does RESUS perform on cold users compared with the state of the art?",
-        ("deepfm", *PRACTICE, *FEW_SHOT, *OPTIMISATION, *PROPOSED),
+        ("deepfm", *PRACTICE, *RIVALS, *PROPOSED),
     ),
     "rq2": Question(
         "RQ2, tables 4 and 5",
         "What do Ψ, its pretraining and its architecture contribute?",
         (
-            "mus",
-            "resus-nn-joint",
-            "resus-nn",
-            "resus-rr-joint",
-            "resus-rr",
+            *TABLE_4,
             *(
                 method
                 for kind in ARCHITECTURES
@@ -72,7 +73,7 @@ QUESTIONS: dict[str, Question] = {
     "rq5": Question(
         "RQ5, table 6 and figure 5",
         "What does it cost in time?",
-        ("deepfm", *FEW_SHOT, *OPTIMISATION, "resus-nn-joint", "resus-rr-joint", *PROPOSED, *PRACTICE),
+        ("deepfm", *RIVALS, *JOINT.values(), *PROPOSED, *PRACTICE),
         timed=True,
     ),
     "beyond": Question(
@@ -85,7 +86,7 @@ PAPER = tuple(name for name in QUESTIONS if name.startswith("rq"))
 
 
 def chosen_questions(name: str) -> list[str]:
-    """One question, or `all` of the paper's."""
+    """One question, or `all` five of the paper."""
     if name == "all":
         return list(PAPER)
     if name not in QUESTIONS:

@@ -3,8 +3,8 @@
 import warnings
 
 import numpy as np
-import numpy.typing as npt
 
+from resus.arrays import Integers
 from resus.data.log.column_files import BLOCK_ROWS
 from resus.data.log.log import InteractionLog
 from resus.episodes.tensors import features_of
@@ -17,8 +17,8 @@ TOO_GOOD = 0.99  # a higher AUC on clicks means that the model knows the labels
 ENOUGH_ROWS = 1 << 20  # rows to check
 
 
-def check_own_model(settings: PredictorSettings, log: InteractionLog) -> ExternalPredictor:
-    """The predictor, if each row of the log has a valid score."""
+def check_own_model(settings: PredictorSettings, log: InteractionLog) -> None:
+    """Refuse a column that is the label or the user, or that lacks a valid score in some row."""
     chosen = ExternalSettings.of(settings)
     table = log.manifest.table
     for role, meaning in ((table.label, "the label"), (table.user, "the user's id")) if table else ():
@@ -32,16 +32,15 @@ def check_own_model(settings: PredictorSettings, log: InteractionLog) -> Externa
         try:
             predictor.check(features_of(log, np.arange(start, min(start + BLOCK_ROWS, log.n_rows))))
         except RowError as bad:
-            user = int(np.searchsorted(log.offsets, start + bad.row, side="right")) - 1
+            user = int(log.owners_of(np.array([start + bad.row]))[0])
             row = start + bad.row - int(log.offsets[user]) + 1
             raise DataError(
                 f"the log '{log.name}', row {row} of user {log.user_ids[user].as_py()!r}, column '{bad.column}': "
                 f"{bad.what}; {bad.fix}"
             ) from None
-    return predictor
 
 
-def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: npt.NDArray[np.int64]) -> None:
+def warn_of_own_model(settings: PredictorSettings, log: InteractionLog, users: Integers) -> None:
     """Warn if logits look like probabilities, or if the model seems to know the labels of these users."""
     chosen = ExternalSettings.of(settings)
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
@@ -117,7 +117,7 @@ def test_users_and_events_may_come_in_any_order(log: InteractionLog, task: Task,
     np.testing.assert_allclose(again, np.concatenate([of_user[number] for number in shuffled]), rtol=1e-5, atol=1e-5)
 
 
-def test_without_events_it_is_the_crowd(log: InteractionLog, task: Task, ordered: OrderedUsers) -> None:
+def test_without_events_it_is_the_shared_model(log: InteractionLog, task: Task, ordered: OrderedUsers) -> None:
     method = fit(task, "fm")
     basis = method.predictor.logits_of_rows(log, ordered.rows)
     np.testing.assert_array_equal(method.score_prefixes(log, ordered, (0,))[:, 0], basis)

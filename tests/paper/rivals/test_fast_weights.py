@@ -74,16 +74,16 @@ def test_the_loss_learns_through_the_steps() -> None:
 
 def test_without_a_support_nothing_changes() -> None:
     layers, (inputs, labels) = network(), rows()
-    nobody = EpisodeBatch(batch().rows, batch().lengths, np.zeros(len(LENGTHS), dtype=np.int64))
+    empty = EpisodeBatch(batch().rows, batch().lengths, np.zeros(len(LENGTHS), dtype=np.int64))
 
     def decide(places: Tensor, fast: FastWeights) -> Tensor:
         given = take(inputs, places)
         hidden = fast(layers[0](given), given).tanh()
         return fast(layers[2](hidden), hidden).squeeze(-1)
 
-    changes = adapt(decide, nobody, labels, widths=WIDTHS, rate=RATE, steps=2)
+    changes = adapt(decide, empty, labels, widths=WIDTHS, rate=RATE, steps=2)
     assert changes == []
-    torch.testing.assert_close(answer(decide, nobody, changes), layers(inputs).squeeze(1))
+    torch.testing.assert_close(answer(decide, empty, changes), layers(inputs).squeeze(1))
 
 
 def test_a_layer_without_bias_changes_by_its_weights_alone() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from two_tastes import auc_on_strangers, task_of_two_tastes
+from two_tastes import auc_on_test_users, task_of_two_tastes
 
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions
@@ -94,7 +94,7 @@ def test_the_user_is_one_more_field_of_a_deepfm(fields_of_user: tuple[int, ...])
     torch.testing.assert_close(model.logits(vectors, preferences), torch.stack(columns, dim=1))
 
 
-def test_a_few_events_tell_which_taste_a_stranger_has() -> None:
+def test_a_few_events_tell_the_taste_of_a_new_user() -> None:
     task, method = task_of_two_tastes(), JTCN()
     method.fit(task)
-    assert auc_on_strangers(method, task, 6) > 0.95
+    assert auc_on_test_users(method, task, 6) > 0.95

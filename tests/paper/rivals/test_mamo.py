@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from resus import FieldSchema, build_log
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields

@@ -10,9 +10,9 @@ import torch
 from planted_models import TINY, events, log_of
 from torch import Tensor
 from torch.nn import functional
-from two_tastes import auc_on_strangers, task_of_two_tastes
+from two_tastes import auc_on_test_users, task_of_two_tastes
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
@@ -20,9 +20,12 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
 from resus.history import History
+from resus.model.encoders.settings import DeepFMSettings
+from resus.paper.rivals.episodic import field_embedding
 from resus.paper.rivals.meta_embedding import Generator, MetaEmbedding, UserDeepFM
 
 RATE, COLD_WEIGHT = 3.0, 0.3
+SHAPE = DeepFMSettings(embedding_dim=3, embedding_std=1.0)
 
 
 @cache
@@ -34,10 +37,10 @@ def untrained(*, fields: tuple[int, ...] = (1, 2), steps: int = 1) -> MetaEmbedd
     """In float64; the generator reads fields that change from row to row."""
     torch.manual_seed(2)
     method = MetaEmbedding(inner_rate=RATE, inner_steps=steps, cold_weight=COLD_WEIGHT)
-    method.base = UserDeepFM(log().features, 5, embedding_dim=3, embedding_std=1.0, hidden_units=(7, 5)).double()
+    method.base = UserDeepFM(field_embedding(SHAPE, log().features), 5, std=1.0, hidden_units=(7, 5)).double()
     method.base.requires_grad_(False)
-    method.generator = Generator(fields, 3, scale=0.2).double()
-    for tensor in method.generator.state_dict().values():
+    method.network = Generator(fields, 3, scale=0.2).double()
+    for tensor in method.network.state_dict().values():
         tensor.normal_(std=0.3)
     return method
 
@@ -54,7 +57,7 @@ def naive(method: MetaEmbedding, batch: EpisodeBatch) -> tuple[Tensor, Tensor]:
         rows = batch.rows[start : start + length]
         start += length
         vectors, labels = method.base.embedding(features_of(log(), rows)), labels_of(log(), rows).double()
-        initial = method.generator(vectors)
+        initial = method.network(vectors)
         moved = torch.zeros(3, dtype=torch.float64, requires_grad=True)
         for step in range(method.inner_steps if size else 0):
             logits = method.base(vectors[:size], initial[:size] + moved)
@@ -74,12 +77,12 @@ def naive(method: MetaEmbedding, batch: EpisodeBatch) -> tuple[Tensor, Tensor]:
 def test_the_meta_gradient_is_that_of_a_loop_over_users(fields: tuple[int, ...], steps: int) -> None:
     batch = episodes(3, 1, 6, 2)
     method, plain = untrained(fields=fields, steps=steps), untrained(fields=fields, steps=steps)
-    loss, expected = method.meta_loss(log(), batch), naive(plain, batch)[0]
+    loss, expected = method.loss(log(), batch), naive(plain, batch)[0]
     torch.testing.assert_close(loss, expected)
     loss.backward()  # type: ignore[no-untyped-call]
     expected.backward()  # type: ignore[no-untyped-call]
-    gradients = [weight.grad for weight in method.generator.parameters()]
-    torch.testing.assert_close(gradients, [weight.grad for weight in plain.generator.parameters()])
+    gradients = [weight.grad for weight in method.network.parameters()]
+    torch.testing.assert_close(gradients, [weight.grad for weight in plain.network.parameters()])
     assert gradients[1] is not None
     assert gradients[1].abs().max() > 1e-3, "there is something to compare"
 
@@ -112,8 +115,8 @@ def fitted_to_two_tastes() -> tuple[MetaEmbedding, Task, History]:
 def test_it_tells_two_tastes_apart_by_their_events_alone() -> None:
     method, task, history = fitted_to_two_tastes()
     assert {line.stage for line in history} == {"predictor", "episodes"}
-    assert auc_on_strangers(method, task, 0) < 0.8, "nothing tells a stranger's taste"
-    assert auc_on_strangers(method, task, 6) > 0.9
+    assert auc_on_test_users(method, task, 0) < 0.8, "nothing tells the taste of a new user"
+    assert auc_on_test_users(method, task, 6) > 0.9
 
 
 def test_the_base_model_knows_its_training_users_by_their_id() -> None:
@@ -124,7 +127,7 @@ def test_the_base_model_knows_its_training_users_by_their_id() -> None:
     own = base.users.repeat_interleave(torch.from_numpy(task.log.lengths[task.split.train]), dim=0)
     assert auc(labels, base(vectors, own).numpy()) > 0.9
     assert auc(labels, base(vectors, base.users.mean(dim=0).expand(len(rows), -1)).numpy()) < 0.6
-    torch.testing.assert_close(method.generator.mean, base.users.mean(dim=0))
+    torch.testing.assert_close(method.network.mean, base.users.mean(dim=0))
 
 
 def test_a_finished_fit_is_taken_from_its_folder(tmp_path: Path) -> None:
@@ -133,14 +136,3 @@ def test_a_finished_fit_is_taken_from_its_folder(tmp_path: Path) -> None:
     assert first.fit(task) == again.fit(task), "the same seconds: nothing was trained anew"
     batch = episodes(3, 0, 5)
     np.testing.assert_array_equal(again.score(log(), batch), first.score(log(), batch))
-
-
-def test_a_click_raises_the_answer_to_the_same_event() -> None:
-    method = MetaEmbedding(inner_rate=0.1)
-    method.fit(Task(log(), resolve(TINY)))
-    first = log().offsets[:8]
-    twice = EpisodeBatch(np.repeat(first, 2), np.full(8, 2), np.ones(8, dtype=np.int64))
-    alone = EpisodeBatch(first, np.ones(8, dtype=np.int64), np.zeros(8, dtype=np.int64))
-    moved = method.score(log(), twice) - method.score(log(), alone)
-    assert set(log().labels[first]) == {0.0, 1.0}
-    np.testing.assert_array_equal(moved > 0, log().labels[first] == 1)

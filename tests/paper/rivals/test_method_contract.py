@@ -10,13 +10,16 @@ import pytest
 import torch
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, Method, Task
+from resus.arrays import Floats
+from resus.baselines.base import Method, Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.paper.questions import ABLATIONS, FEW_SHOT, OPTIMISATION, PLUS, PRACTICE
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.rivals import METHODS
+from resus.paper.rivals.melu import MeLU
+from resus.paper.rivals.meta_embedding import MetaEmbedding
 
 SIZES = (0, 1, 2, 4, 6)
 FITTED_TO_ALL_SUPPORTS = {name for name in METHODS if name.startswith("boosted-")}
@@ -40,12 +43,12 @@ def fitted(name: str) -> Method:
 
 def episodes(size: int, users: int = 4) -> EpisodeBatch:
     """The first test users with `size` events known."""
-    ordered = strangers(users)
+    ordered = new_users(users)
     sizes = np.full(users, size)
     return EpisodeBatch(ordered.rows, ordered.lengths, sizes)
 
 
-def strangers(users: int = 4) -> OrderedUsers:
+def new_users(users: int = 4) -> OrderedUsers:
     test = task().split.test
     return OrderedUsers.of(log(), test[log().lengths[test] > max(SIZES)][:users], seed=1)
 
@@ -106,7 +109,7 @@ def test_labels_of_queries_are_not_read(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_prefix_scores_read_no_label_after_the_prefix(name: str) -> None:
-    ordered = strangers()
+    ordered = new_users()
     later = ordered.rows[ordered.positions >= max(SIZES)]
     hidden = with_labels(lambda labels: 1 - labels, later)
     queries = ordered.positions >= max(SIZES)
@@ -118,7 +121,7 @@ def test_prefix_scores_read_no_label_after_the_prefix(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_prefix_scores_equal_scores_size_by_size(name: str) -> None:
-    ordered = strangers()
+    ordered = new_users()
     answers = fitted(name).score_prefixes(log(), ordered, SIZES)
     assert answers.shape == (len(ordered.rows), len(SIZES))
     for column, size in enumerate(SIZES):
@@ -132,6 +135,20 @@ def test_the_support_matters(name: str) -> None:
     support = np.setdiff1d(batch.rows, batch.rows[batch.query.numpy()])
     flipped = with_labels(lambda labels: 1 - labels, support)
     assert np.abs(fitted(name).score(flipped, batch) - fitted(name).score(log(), batch)).max() > 1e-5
+
+
+@pytest.mark.parametrize(
+    "method", [MeLU(inner_rate=0.1), MetaEmbedding(inner_rate=0.1)], ids=["melu", "meta-embedding"]
+)
+def test_a_click_raises_the_answer_to_the_same_event(method: Method) -> None:
+    """One step of gradient descent on one event moves its own logit towards its label."""
+    method.fit(task())
+    first = log().offsets[:8]
+    twice = EpisodeBatch(np.repeat(first, 2), np.full(8, 2), np.ones(8, dtype=np.int64))
+    alone = EpisodeBatch(first, np.ones(8, dtype=np.int64), np.zeros(8, dtype=np.int64))
+    moved = method.score(log(), twice) - method.score(log(), alone)
+    assert set(log().labels[first]) == {0.0, 1.0}
+    np.testing.assert_array_equal(moved > 0, log().labels[first] == 1)
 
 
 @pytest.mark.parametrize("name", [*FEW_SHOT, *OPTIMISATION, *PRACTICE, PLUS])

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from resus.baselines.method import Method, Task
+from resus.baselines.base import Method, Task
 from resus.config.resolve import resolve
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
@@ -11,7 +11,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
 
-USERS, EVENTS = 200, 20
+USERS, EVENTS = 120, 14
 SETTINGS = {
     "predictor.hidden_units": [16],
     "encoder.hidden_units": [16],
@@ -43,7 +43,7 @@ def task_of_two_tastes() -> Task:
     return Task(log, resolve(SETTINGS))
 
 
-def auc_on_strangers(method: Method, task: Task, size: int) -> float:
+def auc_on_test_users(method: Method, task: Task, size: int) -> float:
     """The AUC on the test users with `size` events known."""
     ordered = OrderedUsers.of(task.log, task.split.test, seed=1)
     queries = ordered.positions >= size

@@ -1,31 +1,30 @@
-"""Supports that have less and less to do with the query (section 5.5, figure 4)."""
+"""Supports that are less and less relevant to the query (section 5.5, figure 4)."""
 
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
-from resus.baselines.method import Floats, Method
+from resus.arrays import Array, Floats, Integers
+from resus.baselines.base import Method
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc, gauc, logloss
 from resus.model.predictors.neural import NeuralPredictor
-from resus.paper.cells.cells import NoiseLevel
+from resus.paper.cells.records import NoiseLevel
 
 LEVELS = 5
 QUERIES_AT_ONCE = 512
-Rows = npt.NDArray[np.int64]
 
 
 def noise_levels(
     method: Method, log: InteractionLog, ordered: OrderedUsers, predictor: NeuralPredictor, support: int
 ) -> list[NoiseLevel]:
-    """A user's first `support` events, sorted by distance to the query in Ψ's encoding, make five supports of a fifth.
+    """Sort a user's first `support` events by distance to the query in Ψ's encoding, and cut them into five supports.
 
-    The queries are all later events, the same at every level, so the levels differ in nothing but relevance.
+    The queries are all later events, the same at every level. So the levels differ in relevance only.
     """
     users, rows, distances = [], [], []
     logits: list[list[Floats]] = [[] for _ in range(LEVELS)]
@@ -54,14 +53,14 @@ def noise_levels(
     return found
 
 
-def _fifths(values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """`[Q, S]`, sorted by distance → `[Q, LEVELS, S / LEVELS]`; what does not divide is left out at the far end."""
+def _fifths(values: Array) -> Array:
+    """`[Q, S]`, sorted by distance → `[Q, LEVELS, S / LEVELS]`; a remainder at the far end is left out."""
     size = values.shape[1] // LEVELS
     return values[:, : size * LEVELS].reshape(len(values), LEVELS, size)
 
 
-def _answers(method: Method, log: InteractionLog, supports: Rows, queries: Rows) -> Floats:
-    """Each query is a user of its own, with its own support."""
+def _answers(method: Method, log: InteractionLog, supports: Integers, queries: Integers) -> Floats:
+    """Logits of the queries. Each query is treated as a user of its own, with its own support."""
     size = supports.shape[1]
     batch = EpisodeBatch(
         rows=np.column_stack([supports, queries]).ravel(),
@@ -74,8 +73,8 @@ def _answers(method: Method, log: InteractionLog, supports: Rows, queries: Rows)
 @torch.no_grad()
 def _by_distance(
     log: InteractionLog, ordered: OrderedUsers, predictor: NeuralPredictor, support: int
-) -> Iterator[tuple[int, Rows, Rows, Floats]]:
-    """User, queries `[Q]`, the support rows from near to far `[Q, S]` and their distances; a long user in parts."""
+) -> Iterator[tuple[int, Integers, Integers, Floats]]:
+    """User, queries `[Q]`, support rows from near to far `[Q, S]`, their distances. A long user comes in parts."""
     starts = np.cumsum(ordered.lengths) - ordered.lengths
     for user, start, length in zip(ordered.users, starts, ordered.lengths, strict=True):
         own = ordered.rows[start : start + length]

@@ -1,63 +1,54 @@
-"""Hyperparameters of the rivals, chosen on the validation users of the first seed; what was tried is kept."""
+"""Choose the hyperparameters of a rival on the validation users of the first seed, and keep every trial."""
 
 import itertools
-import json
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from resus.baselines.method import Task
+from resus.baselines.base import MethodSpec, Task
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import TrainingError
-from resus.files import append_line, locked
+from resus.files import locked
 from resus.history import best_epoch
-from resus.paper.cells.cells import whole_lines
-from resus.paper.rivals.catalogue import Entry
+from resus.paper.cells.plan import PlannedCell
+from resus.paper.cells.records import TRIALS, Hyperparameters, Trial, append_record, read_trials
 from resus.progress import Progress
 
-SEARCHES = "searches.jsonl"
-ROWS = 120_000  # of the training users, about: enough to tell a good step size from a bad one
+ROWS = 120_000  # about as many rows of training users: enough to tell a good step size from a bad one
 EPOCHS = 3
 
 
 def choose(
-    folder: Path, method: str, entry: Entry, log: InteractionLog, data_set: str, config: Config, progress: Progress
-) -> dict[str, Any]:
-    """The point of the method's grid with the best validation AUC; points already tried are not tried again."""
-    if not entry.grid:
+    planned: PlannedCell, spec: MethodSpec, log: InteractionLog, config: Config, progress: Progress
+) -> Hyperparameters:
+    """The point of the method's grid with the best validation AUC. Earlier trials count and do not run again."""
+    if not spec.grid:
         return {}
+    folder, data_set, method = planned.folder, planned.data_set, planned.method
+    grid = [dict(zip(spec.grid, values, strict=True)) for values in itertools.product(*spec.grid.values())]
     with locked(folder / "locks" / f"search-{data_set}-{method}.lock"):
-        tried = [line for line in read_searches(folder) if (line["data_set"], line["method"]) == (data_set, method)]
-        grid = [dict(zip(entry.grid, values, strict=True)) for values in itertools.product(*entry.grid.values())]
-        tried = [line for line in tried if line["point"] in grid]
-        done = [line["point"] for line in tried]
-        for point in grid:
-            if point not in done:
-                tried.append(_try(entry, point, log, config, folder, progress) | {"data_set": data_set})
-                tried[-1]["method"] = method
-                append_line(folder / SEARCHES, json.dumps(tried[-1]))
-    best: Mapping[str, Any] = max(tried, key=lambda line: line["validation_auc"])
-    return dict(best["point"])
-
-
-def read_searches(folder: Path) -> list[dict[str, Any]]:
-    """Every point that was tried, with the validation AUC that it reached."""
-    return [json.loads(line) for line in whole_lines(folder / SEARCHES)]
+        known = [trial for trial in read_trials(folder) if (trial.data_set, trial.method) == (data_set, method)]
+        trials = [trial for trial in known if trial.point in grid]
+        tried = [trial.point for trial in trials]
+        for point in (point for point in grid if point not in tried):
+            auc, seconds = _try(spec, point, log, config, folder, progress)
+            trial = Trial(data_set=data_set, method=method, point=point, validation_auc=auc, seconds=seconds)
+            append_record(folder / TRIALS, trial)
+            trials.append(trial)
+    return max(trials, key=lambda trial: trial.validation_auc).point
 
 
 def _try(
-    entry: Entry, point: dict[str, Any], log: InteractionLog, config: Config, folder: Path, progress: Progress
-) -> dict[str, Any]:
-    settings = {"seed": 1, "training.epochs": min(EPOCHS, config.training.epochs)}
-    everyone = Task(log, config.changed(settings))
+    spec: MethodSpec, point: Hyperparameters, log: InteractionLog, config: Config, folder: Path, progress: Progress
+) -> tuple[float, float]:
+    """Validation AUC and seconds."""
+    everyone = Task(log, config.changed({"seed": 1, "training.epochs": min(EPOCHS, config.training.epochs)}))
     rows = int(log.lengths[everyone.split.train].sum())
     task = Task(log, everyone.config, shelf=folder / "shelf" / "search", progress=progress, every=max(1, rows // ROWS))
     began = time.perf_counter()
     try:
-        history = entry.build(**point).fit(task)
-        score = best_epoch(history).validation_auc  # a stage never ends below its start
-    except TrainingError:  # a step size that diverges is a bad one
-        score = 0.0
-    return {"point": point, "validation_auc": score, "seconds": round(time.perf_counter() - began, 1)}
+        history = spec.build(**point).fit(task)
+        reached = best_epoch(history).validation_auc  # a stage never ends below its start
+    except TrainingError:  # training diverged: a bad step size
+        reached = 0.0
+    return reached, round(time.perf_counter() - began, 1)

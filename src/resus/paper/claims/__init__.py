@@ -1,15 +1,12 @@
-"""What section 5 of the paper says, claim by claim, as checks on numbers; and what it does not ask, marked as ours."""
+"""Section 5 of the paper claim by claim, and claims of our own, as checks on numbers. One file per topic."""
 
-from resus.paper.claims import accuracy, beyond, boosting, components, cost, ours, robustness
-from resus.paper.verdicts import Claim
+from resus.paper.claims import accuracy, architectures, beyond, cost, robustness
+from resus.paper.claims.judging import Claim
 
 CLAIMS: tuple[Claim, ...] = (
     *accuracy.CLAIMS,
-    *ours.ON_ACCURACY,
-    *components.CLAIMS,
-    *boosting.CLAIMS,
+    *architectures.CLAIMS,
     *robustness.CLAIMS,
     *cost.CLAIMS,
-    *ours.ON_COST,
     *beyond.CLAIMS,
 )

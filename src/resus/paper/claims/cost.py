@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from statistics import fmean
 
-from resus.paper.claims.terms import RIVALS, Checks
+from resus.paper.claims.judging import Check, Checks, Claim, Evidence
 from resus.paper.published import Times
-from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED
-from resus.paper.verdicts import Check, Claim, Evidence
+from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED, RIVALS
 
 _TABLE_6 = "5.6, table 6"
 

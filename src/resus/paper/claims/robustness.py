@@ -1,17 +1,16 @@
-"""Research question 4, figure 4: supports that have less and less to do with the query."""
+"""Research question 4, figure 4: supports that are less and less relevant to the query."""
 
 from collections.abc import Sequence
 
-from resus.paper.claims.terms import FAR, Checks
+from resus.paper.cells.summary import Noise
+from resus.paper.claims.judging import FAR, Check, Checks, Claim, Evidence
 from resus.paper.questions import PROPOSED
-from resus.paper.report.summary import Noise
-from resus.paper.verdicts import Check, Claim, Evidence
 
 _FIGURE_4 = "5.5, figure 4"
 
 
 def _levels(evidence: Evidence, method: str) -> list[Noise]:
-    """From the nearest support to the farthest; the paper prints no numbers of them."""
+    """From the nearest support to the farthest. The paper prints no such numbers."""
     return evidence.summary.noise(evidence.data_set, method) if evidence.summary else []
 
 
@@ -20,7 +19,7 @@ def _fall(levels: Sequence[Noise]) -> float:
 
 
 def _ahead_at_every_level(metric: str, name: str, *, sign: int) -> Checks:
-    """By how much RESUS is better; `sign` is -1 where less is better."""
+    """By how much RESUS is better. `sign` is -1 if less is better."""
 
     def checks(evidence: Evidence) -> list[Check]:
         found = []
@@ -47,7 +46,7 @@ def _stable(evidence: Evidence) -> list[Check]:
 
 
 def _falls_slightly(evidence: Evidence) -> list[Check]:
-    """Two-sided: a rise is no fall."""
+    """A rise does not count as a fall."""
     found = []
     for method in PROPOSED:
         if levels := _levels(evidence, method):

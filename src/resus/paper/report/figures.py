@@ -1,4 +1,4 @@
-"""The paper's figures 4 and 5, and AUC and GAUC by support size: RESUS in colour, the rest muted, lines named."""
+"""Figures 4 and 5 of the paper, and AUC and GAUC by support size. RESUS is in colour, other methods are muted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from resus.files import atomic_path
+from resus.paper.cells.summary import Summary
 from resus.paper.questions import DATA_SETS, QUESTIONS
-from resus.paper.report.summary import Summary
 from resus.report.figures import COLOURS, INK, MUTED, STYLE, stage_bands
 
 GREY = "#a3a9b3"
@@ -37,14 +37,14 @@ _LINES = {
     "meta-embedding": _Line(MUTED, 1.4, front=3),
 }
 _OTHER = _Line(GREY)
-Curve = tuple[str, list[float], list[float]]  # method, where, how high
-End = tuple[float, float, str, _Line]  # how high and where a curve ends, its name
+Curve = tuple[str, list[float], list[float]]  # method, x, y
+End = tuple[float, float, str, _Line]  # y and x of the end of a curve, its name and style
 
 
 def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str], methods: Sequence[str]) -> Figure | None:
-    """AUC and GAUC by support size, over the seeds that all methods have; None where there is no curve."""
+    """AUC and GAUC by support size, over the seeds that all methods have. None if there is no curve."""
     sizes, seeds = summary.sizes(data_set), summary.shared_seeds(data_set, methods)
-    metrics = {"auc": ("AUC", "all queries ranked together"), "gauc": ("GAUC", "each user's queries ranked apart")}
+    metrics = {"auc": ("AUC", "all queries in one ranking"), "gauc": ("GAUC", "one ranking per user")}
     curves = {
         metric: [
             _curve(method, sizes, [summary.size(data_set, method, size, metric, seeds) for size in sizes])
@@ -67,7 +67,7 @@ def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str], meth
 
 
 def noise_figure(summary: Summary, data_sets: Sequence[str], labels: Mapping[str, str]) -> Figure | None:
-    """Figure 4: AUC and Logloss against the support's mean distance, a row of panels per data set that has it."""
+    """Figure 4: AUC and Logloss against the mean distance of the support. One row of panels per data set."""
     methods = QUESTIONS["rq4"].methods
     shown = [name for name in data_sets if any(summary.noise(name, method) for method in methods)]
     if not shown:
@@ -88,7 +88,7 @@ def noise_figure(summary: Summary, data_sets: Sequence[str], labels: Mapping[str
 
 
 def convergence_figure(summary: Summary, data_sets: Sequence[str], labels: Mapping[str, str]) -> Figure | None:
-    """Figure 5: validation AUC after each epoch, a panel per data set, for methods that train in epochs."""
+    """Figure 5: validation AUC after each epoch, for methods that train in epochs. One panel per data set."""
     panels: dict[str, list[Curve]] = {}
     for data_set in data_sets:
         found: list[Curve] = []
@@ -113,7 +113,7 @@ def convergence_figure(summary: Summary, data_sets: Sequence[str], labels: Mappi
 
 
 def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """As PNG and as PDF, the same bytes each time."""
+    """As PNG and as PDF. The same figure gives the same bytes."""
     paths = [folder / f"{name}.png", folder / f"{name}.pdf"]
     metadata: list[dict[str, None]] = [{"Software": None}, {"CreationDate": None, "Producer": None, "Creator": None}]
     for path, facts in zip(paths, metadata, strict=True):
@@ -137,7 +137,7 @@ def _title(axes: Axes, title: str, subtitle: str) -> None:
 
 
 def _draw(axes: Axes, curves: Sequence[Curve], labels: Mapping[str, str], *, marked: bool = False) -> None:
-    """The curves, and each one's name beside the right edge, joined to its end."""
+    """Draw the curves, and write each name beside the right edge, joined to the end of its curve."""
     ends: list[End] = []
     for method, places, heights in curves:
         if not heights:
@@ -162,7 +162,7 @@ def _draw(axes: Axes, curves: Sequence[Curve], labels: Mapping[str, str], *, mar
 
 
 def _name_lines(axes: Axes, ends: Sequence[End]) -> None:
-    """Names in one column, moved apart until none covers another; a thin line leads back to the curve's end."""
+    """Write the names in one column, moved apart until none covers another. A thin line leads to the curve's end."""
     low, high = axes.get_ylim()
     left, right = axes.get_xlim()
     edge = max(place for _, place, _, _ in ends)
@@ -185,7 +185,7 @@ def _name_lines(axes: Axes, ends: Sequence[End]) -> None:
 
 
 def _apart(heights: Sequence[float], step: float) -> list[float]:
-    """Ascending heights, at least a step apart, as near to where they were as a run of neighbours allows."""
+    """Ascending heights, moved to be at least a step apart, each as little as possible."""
     shifted = np.array(heights) - step * np.arange(len(heights))
     up, down = np.maximum.accumulate(shifted), np.minimum.accumulate(shifted[::-1])[::-1]
     apart: list[float] = ((up + down) / 2 + step * np.arange(len(heights))).tolist()

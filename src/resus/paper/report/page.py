@@ -1,23 +1,22 @@
-"""The report of a reproduction: one HTML file, the same in Markdown, its tables for LaTeX, its figures as files."""
+"""The report of a reproduction: one HTML file, the same in Markdown, tables for LaTeX, and figures as files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from resus.files import write_text
-from resus.paper.cells.cells import Cell
+from resus.paper.cells.records import Cell, Trial
+from resus.paper.cells.summary import Summary
 from resus.paper.claims import CLAIMS
+from resus.paper.claims.judging import Outcome, Ruling, not_run, rule
 from resus.paper.comparisons import Comparison
-from resus.paper.published import STAGES, paper
-from resus.paper.questions import ABLATIONS, QUESTIONS
-from resus.paper.report.accuracy_tables import table_3, table_4, table_5
-from resus.paper.report.beyond_table import beyond_table
+from resus.paper.published import paper
+from resus.paper.questions import ABLATIONS, QUESTIONS, STAGES
+from resus.paper.report.accuracy_tables import beyond_table, table_3, table_4, table_5
 from resus.paper.report.figures import convergence_figure, noise_figure, save_figure, size_figure
-from resus.paper.report.summary import Summary
 from resus.paper.report.tables import (
     Material,
     data_set_label,
@@ -29,25 +28,25 @@ from resus.paper.report.tables import (
     table_6,
     verdict_table,
 )
-from resus.paper.report.tabular import Table, as_latex, as_markdown, markdown_text
-from resus.paper.verdicts import Outcome, Ruling, not_run, rule
+from resus.paper.report.tabular import ReportTable, as_latex, as_markdown, markdown_text
 from resus.report.figures import svg_element
 
-TITLES = {True: "The paper's section 5, run again", False: "Beyond the paper: RESUS+"}
+TITLES = {True: "The paper's section 5, reproduced", False: "Beyond the paper: RESUS+"}
 VERDICT_NOTE = (
-    "Every verdict is computed from the tables below; differences are over the seeds that both methods have. “By its "
-    "own numbers” is what the same check says of the numbers that the paper prints."
+    "Every verdict is computed from the tables below. Differences are over the seeds that both methods have. “By its "
+    "own numbers” is the result of the same check on the numbers that the paper prints."
 )
 METHOD = (
-    "Users are split 7:2:1 at random by seed; no test user was trained on. A user's first k events are the support, "
-    "every later event is a query. A stage is the unweighted mean over its support sizes.",
-    "All methods answer the same queries of the same test users with one seed; each seed draws its users anew, so "
+    "Users are split 7:2:1 at random by seed; no method trains on a test user. A user's first k events are the "
+    "support, every later event is a query. A stage is the unweighted mean over its support sizes.",
+    "With one seed, all methods answer the same queries of the same test users. Each seed draws new test users, so "
     "methods are compared seed by seed.",
     "AUC ranks the queries of all users in one list, so it also rewards knowing which users click a lot. GAUC ranks "
-    "inside each user, where such knowledge changes nothing: only what rises there reorders a user's own candidates.",
+    "inside each user. If AUC rises but GAUC does not, the method has only learned who clicks a lot, not what each "
+    "user likes.",
     "RelaImpr = ((AUC − 0.5) / (AUC of the base − 0.5) − 1) · 100 %, of mean AUCs.",
     "Calibration error is the mean distance between predicted and observed click rate over 20 bins of equal mass.",
-    "Hyperparameters were chosen on validation users only.",
+    "Hyperparameters are chosen on validation users only.",
 )
 
 
@@ -66,7 +65,7 @@ class Section:
     title: str
     asks: str
     remarks: tuple[str, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[ReportTable, ...]
     pictures: tuple[Picture, ...]
     rulings: tuple[Ruling, ...]
 
@@ -78,17 +77,17 @@ def write_reproduction(
     *,
     questions: Sequence[str],
     labels: Mapping[str, str],
-    searches: Sequence[Mapping[str, Any]],
+    trials: Sequence[Trial],
     facts: Mapping[str, str],
     missing: Mapping[str, str],
 ) -> list[Path]:
-    """Write report.html, report.md, tables/*.tex and figures/*, each whole or not at all; the report comes last."""
+    """Write report.html, report.md, tables/*.tex and figures/*. Each file is whole or absent; the report comes last."""
     material = Material(Summary(cells), comparisons, labels, missing)
     claims = [claim for claim in CLAIMS if claim.question in questions]
     rulings = rule(claims, material.summary, paper(), material.data_sets, comparisons, labels, missing)
     sections = [_section(material, name, questions, rulings) for name in QUESTIONS if name in questions]
     verdicts = verdict_table(rulings, material.data_sets)
-    appendix = _appendix(material, sections, searches)
+    appendix = _appendix(material, sections, trials)
     written = []
     for table in [verdicts, *(table for section in sections for table in section.tables), *appendix]:
         written.append(folder / "tables" / f"{table.name}.tex")
@@ -112,7 +111,7 @@ def _section(material: Material, name: str, asked: Sequence[str], rulings: Seque
     for data_set in material.data_sets:
         found = _tables(material, name, asked, data_set)
         if not found and name == "rq3" and "rq2" in asked:
-            continue  # told of there
+            continue  # rq2 already says so
         if not found:
             reason = not_run(data_set, material.missing)
             if material.summary.methods(data_set):
@@ -120,7 +119,7 @@ def _section(material: Material, name: str, asked: Sequence[str], rulings: Seque
             remarks.append(f"{data_set_label(data_set)}: {reason}.")
         tables += found
     if name == "rq3" and "rq2" in asked:
-        remarks.append("The rows with boosting stand in table 5, above.")
+        remarks.append("The rows with boosting are in table 5, above.")
     return Section(
         name,
         question.title,
@@ -132,10 +131,10 @@ def _section(material: Material, name: str, asked: Sequence[str], rulings: Seque
     )
 
 
-def _tables(material: Material, question: str, asked: Sequence[str], data_set: str) -> list[Table]:
-    """Empty where a data set has neither our numbers nor the paper's; table 5 answers two questions and comes once."""
+def _tables(material: Material, question: str, asked: Sequence[str], data_set: str) -> list[ReportTable]:
+    """Empty if a data set has neither our numbers nor the paper's. Table 5 answers two questions and comes once."""
     run = set(material.summary.methods(data_set)) & set(QUESTIONS[question].methods)
-    found: list[Table] = []
+    found: list[ReportTable] = []
     if question == "rq1" and (run or data_set in paper().tables[3]):
         found.append(table_3(material, data_set))
     if question == "rq2" and (run or data_set in paper().tables[4]):
@@ -170,20 +169,20 @@ def _pictures(material: Material, question: str) -> list[Picture]:
             caption = "Figure 4: AUC and Logloss as the support gets farther from the query."
             drawn.append(("figure4", caption, noise_figure(summary, data_sets, labels)))
         case "rq5":
-            caption = "Figure 5: validation AUC by epoch of training, pretraining left out."
+            caption = "Figure 5: validation AUC by epoch of training, without pretraining."
             drawn.append(("figure5", caption, convergence_figure(summary, data_sets, labels)))
     return [Picture(name, caption, figure) for name, caption, figure in drawn if figure is not None]
 
 
-def _appendix(material: Material, sections: Sequence[Section], searches: Sequence[Mapping[str, Any]]) -> list[Table]:
+def _appendix(material: Material, sections: Sequence[Section], trials: Sequence[Trial]) -> list[ReportTable]:
     methods = list(dict.fromkeys(method for section in sections for method in QUESTIONS[section.name].methods))
     fixed = [fixed_table(material, data_set, methods) for data_set in material.data_sets]
-    found = [significance_table(material), population_table(material), *fixed, search_table(searches, material.labels)]
+    found = [significance_table(material), population_table(material), *fixed, search_table(trials, material.labels)]
     return [table for table in found if table is not None]
 
 
 def _lead(rulings: Sequence[Ruling], data_sets: Sequence[str]) -> str:
-    """How the paper's claims came out, data set by data set."""
+    """How many claims of the paper hold, for each data set."""
     sentences = []
     for data_set in data_sets:
         outcomes = [ruling.verdicts[data_set].outcome for ruling in rulings if not ruling.claim.ours]
@@ -199,9 +198,9 @@ def _html(
     material: Material,
     lead: str,
     facts: Mapping[str, str],
-    verdicts: Table,
+    verdicts: ReportTable,
     sections: Sequence[Section],
-    appendix: Sequence[Table],
+    appendix: Sequence[ReportTable],
 ) -> str:
     page = Environment(loader=PackageLoader("resus.paper", "report"), autoescape=True, undefined=StrictUndefined)
     page.filters |= {"svg": svg_element, "data_set_label": data_set_label}
@@ -219,7 +218,11 @@ def _html(
 
 
 def _markdown(
-    lead: str, facts: Mapping[str, str], verdicts: Table, sections: Sequence[Section], appendix: Sequence[Table]
+    lead: str,
+    facts: Mapping[str, str],
+    verdicts: ReportTable,
+    sections: Sequence[Section],
+    appendix: Sequence[ReportTable],
 ) -> str:
     parts = [
         f"# {_title(sections)}",
@@ -232,9 +235,9 @@ def _markdown(
         parts += [as_markdown(table) for table in section.tables]
         for picture in section.pictures:
             parts.append(f"![{picture.caption}](figures/{picture.name}.png)\n\n*{picture.caption}*")
-        parts += ["### What it says", "\n".join(line for ruling in section.rulings for line in _ruling(ruling))]
-    parts += ["## Numbers behind it", *(as_markdown(table) for table in appendix)]
-    parts += ["## How this was measured", "\n".join(f"- {line}" for line in METHOD)]
+        parts += ["### Claims", "\n".join(line for ruling in section.rulings for line in _ruling(ruling))]
+    parts += ["## Details", *(as_markdown(table) for table in appendix)]
+    parts += ["## How it is measured", "\n".join(f"- {line}" for line in METHOD)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
@@ -242,13 +245,13 @@ def _title(sections: Sequence[Section]) -> str:
     return TITLES[any(section.name != "beyond" for section in sections)]
 
 
-def _bare(table: Table) -> str:
-    """Without its caption, where a heading already says it."""
+def _bare(table: ReportTable) -> str:
+    """Without the caption, since a heading already says it."""
     return as_markdown(table).partition("\n\n")[2]
 
 
 def _ruling(ruling: Ruling) -> list[str]:
-    own = " (our own question)" if ruling.claim.ours else ""
+    own = " (our own claim)" if ruling.claim.ours else ""
     return [
         f"- {markdown_text(ruling.claim.words)}{own}",
         *(

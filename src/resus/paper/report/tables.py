@@ -1,16 +1,15 @@
-"""The tables of the reproduction: ours with the spread over seeds, the paper's number beside it, and the difference."""
+"""Tables of the reproduction: verdicts, times, noise levels, significance, populations and hyperparameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from resus.paper.claims.p_values import p_text
-from resus.paper.comparisons import Comparison
-from resus.paper.published import STAGES, Times, paper
-from resus.paper.questions import DATA_SETS, QUESTIONS
-from resus.paper.report.summary import Population, Spread, Summary
-from resus.paper.report.tabular import Column, Entry, Group, Row, Table, marked, words
-from resus.paper.verdicts import Ruling, find_comparison, not_run
+from resus.paper.cells.records import Trial
+from resus.paper.cells.summary import Population, Spread, Summary
+from resus.paper.claims.judging import Ruling, not_run, p_text
+from resus.paper.comparisons import Comparison, find_comparison
+from resus.paper.published import Times, paper
+from resus.paper.questions import DATA_SETS, QUESTIONS, STAGES
+from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, Row, marked
 from resus.report.words import size_range
 
 NONE = Entry("–")
@@ -19,7 +18,7 @@ MARKS = "Bold is best, underlined second."
 
 @dataclass(frozen=True)
 class Material:
-    """What tables are made from; `missing` says why a data set was not run."""
+    """What tables are made from. `missing` says why a data set was not run."""
 
     summary: Summary
     comparisons: Sequence[Comparison]
@@ -28,7 +27,7 @@ class Material:
 
     @property
     def data_sets(self) -> list[str]:
-        """The paper's, in its order, then others; those with cells and those that are known to be missing."""
+        """Data sets with cells and data sets known to be missing. Those of the paper come first, in its order."""
         known = [*self.summary.data_sets, *self.missing]
         return sorted(dict.fromkeys(known), key=lambda name: (name not in DATA_SETS, [*DATA_SETS, name].index(name)))
 
@@ -44,8 +43,8 @@ def data_set_label(data_set: str) -> str:
     return DATA_SETS.get(data_set, data_set)
 
 
-def verdict_table(rulings: Sequence[Ruling], data_sets: Sequence[str]) -> Table:
-    """Every claim at a glance; where the paper's own numbers do not bear it out, that is said."""
+def verdict_table(rulings: Sequence[Ruling], data_sets: Sequence[str]) -> ReportTable:
+    """All claims at a glance. It also says where the numbers of the paper itself do not support a claim."""
     rows = []
     for ruling in rulings:
         doubts = [
@@ -53,15 +52,19 @@ def verdict_table(rulings: Sequence[Ruling], data_sets: Sequence[str]) -> Table:
             for data_set, verdict in ruling.on_paper.items()
             if verdict.outcome != "holds"
         ]
-        where = "our own question" if ruling.claim.ours else f"section {ruling.claim.where}"
+        where = "our own claim" if ruling.claim.ours else f"section {ruling.claim.where}"
         where += f" (by its own numbers: {'; '.join(doubts)})" if doubts else ""
-        rows.append(Row(ruling.claim.words, words([where, *(ruling.verdicts[name].words for name in data_sets)])))
-    columns = [Column("paper", words=True), *(Column(data_set_label(name), words=True) for name in data_sets)]
-    return Table("verdicts", "Verdicts", "claim", tuple(columns), (Group("", tuple(rows)),))
+        texts = [where, *(ruling.verdicts[name].words for name in data_sets)]
+        rows.append(Row(ruling.claim.words, tuple(map(Entry, texts))))
+    columns = [
+        ReportColumn("paper", words=True),
+        *(ReportColumn(data_set_label(name), words=True) for name in data_sets),
+    ]
+    return ReportTable("verdicts", "Verdicts", "claim", tuple(columns), (Group("", tuple(rows)),))
 
 
-def table_6(material: Material, data_set: str) -> Table:
-    """Times, beside what they buy; the fastest is best."""
+def table_6(material: Material, data_set: str) -> ReportTable:
+    """Times, and the accuracy they buy. The fastest is best."""
     methods = QUESTIONS["rq5"].methods
     timings = {method: material.summary.timing(data_set, method) for method in methods}
     training = marked(
@@ -91,28 +94,28 @@ def table_6(material: Material, data_set: str) -> Table:
         ]
         rows.append(Row(material.label(method), tuple(entries)))
     columns = (
-        Column("ours", "epochs"),
-        Column("paper", "epochs"),
-        Column("ours", "training, s (+ pretraining)"),
-        Column("paper", "training, s (+ pretraining)"),
-        Column("ours", "test, all sizes, s"),
-        Column("paper", "test, all sizes, s"),
-        Column("AUC", "mean of the stages"),
-        Column("GAUC", "mean of the stages"),
-        Column("threads"),
-        Column("measured"),
+        ReportColumn("ours", "epochs"),
+        ReportColumn("paper", "epochs"),
+        ReportColumn("ours", "training, s (+ pretraining)"),
+        ReportColumn("paper", "training, s (+ pretraining)"),
+        ReportColumn("ours", "test, all sizes, s"),
+        ReportColumn("paper", "test, all sizes, s"),
+        ReportColumn("AUC", "mean of the stages"),
+        ReportColumn("GAUC", "mean of the stages"),
+        ReportColumn("threads"),
+        ReportColumn("measured"),
     )
     note = (
-        f"{MARKS} Training counts pretraining. RESUS passes every row through two networks, Ψ and Φ, where LWA and NLBA"
-        " need one; the row of DeepFM, which is Ψ alone, shows what one costs. The paper's times are of a GPU server; "
-        "compare them in ratio only."
+        f"{MARKS} Training counts pretraining. RESUS passes every row through two networks, Ψ and Φ; LWA and NLBA need "
+        "one. The row of DeepFM, which is Ψ alone, shows the cost of one. The paper's times come from a GPU server: "
+        "compare ratios only."
     )
     caption = f"Table 6, {data_set_label(data_set)}: epochs and seconds."
-    return Table(f"table6-{data_set}", caption, "method", columns, (Group("", tuple(rows)),), (note,))
+    return ReportTable(f"table6-{data_set}", caption, "method", columns, (Group("", tuple(rows)),), (note,))
 
 
-def noise_table(material: Material, data_set: str) -> Table:
-    """The numbers of figure 4; best and second are within a level."""
+def noise_table(material: Material, data_set: str) -> ReportTable:
+    """The numbers of figure 4. Best and second are within a level."""
     methods = QUESTIONS["rq4"].methods
     levels = {method: material.summary.noise(data_set, method) for method in methods}
     height = max(map(len, levels.values()))
@@ -127,18 +130,18 @@ def noise_table(material: Material, data_set: str) -> Table:
             entries = (Entry(f"{noise.distance:.3g}"), *(column[method] for column in columns))
             rows_of[method].append(Row(_fifth(level, height), entries))
     absent = Row("not run" if material.summary.methods(data_set) else not_run(data_set, material.missing), (NONE,) * 4)
-    return Table(
+    return ReportTable(
         f"figure4-{data_set}",
         f"Figure 4 in numbers, {data_set_label(data_set)}: support of one fifth, by distance to the query.",
         "support",
-        (Column("mean distance"), Column("AUC"), Column("GAUC"), Column("Logloss")),
+        (ReportColumn("mean distance"), ReportColumn("AUC"), ReportColumn("GAUC"), ReportColumn("Logloss")),
         tuple(Group(material.label(name), tuple(rows) or (absent,)) for name, rows in rows_of.items()),
-        (f"{MARKS} The paper shows a figure only, so there is no number to set beside ours.",),
+        (f"{MARKS} The paper prints a figure only, no numbers.",),
     )
 
 
-def significance_table(material: Material) -> Table | None:
-    """A row per pair of methods and metric, the stages side by side; none where nothing was compared."""
+def significance_table(material: Material) -> ReportTable | None:
+    """One row per pair of methods and metric, with the stages side by side. None if nothing was compared."""
     groups = []
     for data_set in material.data_sets:
         own = [each for each in material.comparisons if each.data_set == data_set]
@@ -154,16 +157,16 @@ def significance_table(material: Material) -> Table | None:
     if not groups:
         return None
     titles = ("difference", "95 % interval", "p, t-test", "p, bootstrap")
-    columns = [Column(title, f"stage {stage}") for stage in STAGES for title in titles]
+    columns = [ReportColumn(title, f"stage {stage}") for stage in STAGES for title in titles]
     note = (
-        "Mean differences over seeds. The t-test is over seeds; the interval and the bootstrap's p are over users, "
-        "redrawn in pairs."
+        "Mean differences over seeds. The t-test is over seeds. The interval and p of the bootstrap are over users. "
+        "Each draw takes the same users for both methods."
     )
-    return Table(
+    return ReportTable(
         "significance",
         "Significance of differences.",
         "method",
-        (Column("metric"), *columns, Column("seeds")),
+        (ReportColumn("metric"), *columns, ReportColumn("seeds")),
         tuple(groups),
         (note,),
     )
@@ -178,7 +181,7 @@ def _compared(comparison: Comparison | None) -> list[Entry]:
     return [number(comparison.difference, "{:+.4f}"), interval, *p_values]
 
 
-def population_table(material: Material) -> Table:
+def population_table(material: Material) -> ReportTable:
     rows = []
     for data_set in material.data_sets:
         found = [(f"k = {each.size}", each) for each in material.summary.populations(data_set)]
@@ -188,18 +191,18 @@ def population_table(material: Material) -> Table:
             rows.append(Row(data_set_label(data_set), (Entry(name), *_counts(population))))
         if not found:
             rows.append(Row(data_set_label(data_set), (Entry(not_run(data_set, material.missing)), NONE, NONE)))
-    return Table(
+    return ReportTable(
         "populations",
         "Populations: test users that have a query after k events, and their queries.",
         "data set",
-        (Column("users with"), Column("users"), Column("queries")),
+        (ReportColumn("users with"), ReportColumn("users"), ReportColumn("queries")),
         (Group("", tuple(rows)),),
-        ("Ranges are over seeds, each of which draws its own test users.",),
+        ("Ranges are over seeds. Each seed draws its own test users.",),
     )
 
 
-def fixed_table(material: Material, data_set: str, methods: Sequence[str]) -> Table | None:
-    """AUC and GAUC where the queries are the same at every size; none where no user is that long."""
+def fixed_table(material: Material, data_set: str, methods: Sequence[str]) -> ReportTable | None:
+    """AUC and GAUC on queries that are the same at every size. None if no user has enough events."""
     population = material.summary.fixed_population(data_set)
     if population is None:
         return None
@@ -207,12 +210,12 @@ def fixed_table(material: Material, data_set: str, methods: Sequence[str]) -> Ta
     columns = []
     for metric in ("auc", "gauc"):
         for stage in STAGES:
-            columns.append(Column(f"{stage}", metric.upper()))
+            columns.append(ReportColumn(f"{stage}", metric.upper()))
             spreads = {method: material.summary.fixed(data_set, method, stage, metric) for method in entries}
             for method, entry in spread_entries(spreads).items():
                 entries[method].append(entry)
     users, queries = (entry.text for entry in _counts(population))
-    return Table(
+    return ReportTable(
         f"fixed-{data_set}",
         f"The fixed population of {data_set_label(data_set)}: {users} users with more than {population.size} events, "
         f"the same {queries} queries at every size.",
@@ -223,29 +226,36 @@ def fixed_table(material: Material, data_set: str, methods: Sequence[str]) -> Ta
     )
 
 
-def search_table(searches: Sequence[Mapping[str, Any]], labels: Mapping[str, str]) -> Table | None:
-    """What was tried on validation users, the chosen point marked; none where nothing was searched."""
+def search_table(trials: Sequence[Trial], labels: Mapping[str, str]) -> ReportTable | None:
+    """Every point tried on validation users, the chosen one marked. None if nothing was searched."""
+    by_method: dict[str, dict[str, list[Trial]]] = {}
+    for trial in trials:
+        by_method.setdefault(trial.data_set, {}).setdefault(trial.method, []).append(trial)
     groups = []
-    for data_set in dict.fromkeys(line["data_set"] for line in searches):
+    for data_set, methods in by_method.items():
         rows = []
-        for method in dict.fromkeys(line["method"] for line in searches if line["data_set"] == data_set):
-            tried = [line for line in searches if (line["data_set"], line["method"]) == (data_set, method)]
-            chosen = max(tried, key=lambda line: line["validation_auc"])
-            for line in tried:
-                point = ", ".join(f"{key} = {value}" for key, value in line["point"].items())
-                score = Entry(f"{line['validation_auc']:.4f}", "best" if line is chosen else "")
-                entries = (Entry(point), score, Entry("✓" if line is chosen else ""), Entry(f"{line['seconds']:.0f}"))
-                rows.append(Row(labels.get(method, method), entries))
+        for method, tried in methods.items():
+            chosen = max(tried, key=lambda trial: trial.validation_auc)
+            for trial in tried:
+                point = ", ".join(f"{key} = {value}" for key, value in trial.point.items())
+                score = Entry(f"{trial.validation_auc:.4f}", "best" if trial is chosen else "")
+                mark = Entry("✓" if trial is chosen else "")
+                rows.append(Row(labels.get(method, method), (Entry(point), score, mark, Entry(f"{trial.seconds:.0f}"))))
         groups.append(Group(data_set_label(data_set), tuple(rows)))
     if not groups:
         return None
-    columns = (Column("point", words=True), Column("validation AUC"), Column("chosen"), Column("seconds"))
+    columns = (
+        ReportColumn("point", words=True),
+        ReportColumn("validation AUC"),
+        ReportColumn("chosen"),
+        ReportColumn("seconds"),
+    )
     caption = "Hyperparameters tried, on validation users only."
-    return Table("searches", caption, "method", columns, tuple(groups))
+    return ReportTable("searches", caption, "method", columns, tuple(groups))
 
 
 def spread_entries(spreads: Mapping[str, Spread | None], *, lowest: bool = False) -> dict[str, Entry]:
-    """Means with their deviations, the best marked."""
+    """Means with their deviations, best and second marked."""
     entries = marked({name: spread.mean if spread else None for name, spread in spreads.items()}, digits, lowest=lowest)
     return {
         name: replace(entry, text=f"{entry.text} ± {spread.deviation:.4f}")

@@ -1,4 +1,4 @@
-"""A table as data, written as Markdown and as LaTeX (booktabs); the page's template writes it as HTML."""
+"""A table as data, written as Markdown and as LaTeX (booktabs). The template of the page writes it as HTML."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,12 @@ _LATEX = {
 
 
 @dataclass(frozen=True)
-class Column:
-    """A title under an optional heading that neighbours share."""
+class ReportColumn:
+    """A title, under an optional heading that neighbouring columns share."""
 
     title: str
     heading: str = ""
-    words: bool = False  # set to the left, and wrapped
+    words: bool = False  # left-aligned and wrapped
 
     @property
     def full(self) -> str:
@@ -58,20 +58,20 @@ class Row:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows under a heading of their own; a group without a title has none."""
+    """Rows under one heading, or without a heading if the title is empty."""
 
     title: str
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
-class Table:
-    """`name` is its file's; every row has one entry per column."""
+class ReportTable:
+    """`name` is the name of its file. Every row has one entry per column."""
 
     name: str
     caption: str
     corner: str
-    columns: tuple[Column, ...]
+    columns: tuple[ReportColumn, ...]
     groups: tuple[Group, ...]
     notes: tuple[str, ...] = ()
 
@@ -81,24 +81,20 @@ class Table:
 
     @property
     def headings(self) -> list[tuple[str, int]]:
-        """Each heading with the columns it spans; empty where no column has one."""
+        """Each heading and how many columns it spans. Empty if no column has a heading."""
         spans = [(name, len(list(members))) for name, members in groupby(column.heading for column in self.columns)]
         return spans if any(name for name, _ in spans) else []
-
-
-def words(texts: Sequence[str]) -> tuple[Entry, ...]:
-    return tuple(Entry(text) for text in texts)
 
 
 def marked(
     values: Mapping[str, float | None], show: Callable[[float], str], *, lowest: bool = False
 ) -> dict[str, Entry]:
-    """Entries with the best and the second best marked, as far as the shown digits tell."""
+    """Entries with the best and the second best marked, judged by the digits shown."""
     present = {name: value for name, value in values.items() if value is not None}
     ranked = [show(value) for value in sorted(present.values(), reverse=not lowest)]
     places = list(dict.fromkeys(ranked)) if len(present) > 1 else []
     marks: dict[str, Mark] = {}
-    if len(places) > 1:  # where all are equal there is no best
+    if len(places) > 1:  # if all are equal, none is best
         marks = {places[0]: "best"}
         if ranked.count(places[0]) == 1:
             marks[places[1]] = "second"
@@ -108,8 +104,8 @@ def marked(
     }
 
 
-def as_markdown(table: Table) -> str:
-    """With one heading line, as Markdown has no more; a group's title is a row of its own."""
+def as_markdown(table: ReportTable) -> str:
+    """Markdown has only one heading line. The title of a group is a row of its own."""
     lines = [f"**{markdown_text(table.caption)}**", ""] if table.caption else []
     lines.append(
         _markdown_row([markdown_text(table.corner), *(markdown_text(column.full) for column in table.columns)])
@@ -141,8 +137,8 @@ def markdown_text(text: str) -> str:
     return re.sub(r"([\\|*_<>`\[\]])", r"\\\1", " ".join(text.split()))
 
 
-def as_latex(table: Table) -> str:
-    r"""A table to be read with \input; it needs the package booktabs, and graphicx to fit the page."""
+def as_latex(table: ReportTable) -> str:
+    r"""A table for \input. It needs the packages booktabs and graphicx."""
     width = len(table.columns) + 1
     lines = [
         r"\begin{table}[htbp]",
@@ -170,7 +166,7 @@ def as_latex(table: Table) -> str:
     return "\n".join([*lines, r"\end{table}"]) + "\n"
 
 
-def _latex_headings(table: Table) -> list[str]:
+def _latex_headings(table: ReportTable) -> list[str]:
     if not table.headings:
         return []
     cells, rules, place = [""], [], 2
@@ -182,7 +178,7 @@ def _latex_headings(table: Table) -> list[str]:
     return [" & ".join(cells) + r" \\", " ".join(rules)]
 
 
-def _latex_columns(table: Table) -> str:
+def _latex_columns(table: ReportTable) -> str:
     wrapped = any(column.words for column in table.columns)
     return ("p{7cm}" if wrapped else "l") + "".join("p{4cm}" if column.words else "r" for column in table.columns)
 

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.nn import functional
 
-from resus.baselines.method import Floats, Task
-from resus.baselines.shared_predictor import shared_predictor
+from resus.arrays import Floats, Integers
+from resus.baselines.base import Task
+from resus.baselines.shelf import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -25,11 +25,11 @@ from resus.randomness import Purpose, generator
 
 
 class BoostedSupports:
-    """ŷ = σ(Ψ(x) + Ψ₂(x)), where Ψ₂ is of Ψ's kind and fits Ψ's errors on the supports of all the evaluated users.
+    """ŷ = σ(Ψ(x) + Ψ₂(x)), where Ψ₂ has Ψ's kind and fits Ψ's errors on the supports of all evaluated users.
 
-    Ψ₂ is learned anew for each support size, from the users with a query left. So a user's answer rests on the others'
-    supports by design, but not on the order of users or events. `fit` learns Ψ, and chooses Ψ₂'s epochs and learning
-    rate on the validation users.
+    Ψ₂ is trained anew for each support size, on the users with a query left. So a user's answer depends on the supports
+    of other users by design, but not on the order of users or events. `fit` trains Ψ, and chooses Ψ₂'s epochs and
+    learning rate on the validation users.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class BoostedSupports:
         return self._prefixes(log, ordered, sizes, self.predictor.logits_of_rows(log, ordered.rows))
 
     def _prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int], basis: Floats) -> Floats:
-        """Not a number where a row is support."""
+        """NaN where a row is support."""
         positions, lengths = ordered.positions, np.repeat(ordered.lengths, ordered.lengths)
         logits = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
         for column, size in enumerate(sizes):
@@ -87,7 +87,7 @@ class BoostedSupports:
         return logits
 
     def _added(self, log: InteractionLog, support: Rows, asked: Rows) -> Floats:
-        """Ψ₂, learned from the support rows, of the asked rows; 0 where there is no support."""
+        """Ψ₂'s logits of the asked rows, trained on the support rows; 0 without support."""
         if not len(support):
             return np.zeros(len(asked), dtype=np.float32)
         return self._learn_second(log, support).logits_of_rows(log, asked)
@@ -113,8 +113,8 @@ class BoostedSupports:
         return second
 
 
-def _order_by_content(log: InteractionLog, rows: Rows) -> npt.NDArray[np.int64]:
-    """The same events in the same batches, in whatever order they come: equal rows are interchangeable."""
+def _order_by_content(log: InteractionLog, rows: Rows) -> Integers:
+    """The same events give the same batches, whatever order they come in. Equal rows are interchangeable."""
     keys = (log.labels[rows], *log.ids[rows].T)
     if log.weights is not None:
         keys += (*log.weights[rows].T,)

@@ -1,102 +1,138 @@
-"""What episode-trained methods share: the training stage, and scoring one support size after the other."""
+"""What rivals share that learn from episodes: the network they build on, training, and scoring every support size."""
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.baselines.method import Floats, Task
+from resus.arrays import Floats, Integers
+from resus.baselines.base import Task
+from resus.checking import Settings
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
+from resus.episodes.prefixes import OrderedUsers, Tile
+from resus.episodes.tensors import Features, features_of, labels_of
 from resus.history import History
+from resus.model.encoders.deepfm import DeepFM
+from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.settings import DeepFMSettings, EmbeddingSettings
 from resus.training.loop import Schedule, run_stage
 
 SCORING_ROWS = 4096
 
 
-def learn_from_episodes(
-    task: Task,
-    module: nn.Module,
-    *,
-    loss: Callable[[EpisodeBatch], Tensor],
-    score_prefixes: Callable[[OrderedUsers, Sequence[int]], Floats],
-    learning_rate: float,
-    start: float = float("-inf"),
-    stage: str = "episodes",
-) -> History:
-    """Adam over the training users' episodes; the epoch with the best validation AUC is kept.
+class EpisodicMethod(ABC):
+    """A method with one network, trained on episodes of the training users and adapted anew to each support.
 
-    Where `start`, the AUC before the first epoch, is given and never beaten, the module stays as it was.
+    `network(batch, features, labels)` maps all rows of a batch and their labels `[N]` to logits of its queries `[Q]`.
     """
-    training = task.config.training
-    state = run_stage(
-        module,
-        torch.optim.Adam(module.parameters(), lr=learning_rate, fused=True),
-        Schedule(
-            stage,
-            validate=lambda: task.validation_auc(score_prefixes),
-            epochs=training.epochs,
-            patience=training.patience,
-            start=start,
-            checkpoint=task.checkpoint(stage),
-            progress=task.progress,
-        ),
-        batches=task.sampler.epoch,
-        loss=loss,
-    )
-    return state.history
 
+    network: nn.Module
 
-class Adapting:
-    """A network that maps a batch, its features and labels to its queries' logits, anew for each support."""
-
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network
+    @abstractmethod
+    def build(self, task: Task) -> nn.Module:
+        """The network before training."""
 
     def fit(self, task: Task) -> History:
-        def loss(batch: EpisodeBatch) -> Tensor:
-            labels = labels_of(task.log, batch.rows[batch.query.numpy()])
-            return functional.binary_cross_entropy_with_logits(self._logits(task.log, batch), labels)
-
-        return learn_from_episodes(
-            task,
-            self.network,
-            loss=loss,
-            score_prefixes=partial(self.score_prefixes, task.log),
-            learning_rate=task.config.training.learning_rate,
-        )
+        torch.manual_seed(task.config.seed)
+        self.network = self.build(task)
+        return self.learn_from_episodes(task, self.network)
 
     @torch.no_grad()
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        logits: Floats = self._logits(log, batch).numpy()
+        logits: Floats = self.logits(log, batch).numpy()
         return logits
 
     @torch.no_grad()
     def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        return score_size_by_size(partial(self._logits, log), ordered, sizes)
+        """One size after the other. NaN where a row is support."""
+        logits = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
+        for column, size in enumerate(sizes):
+            for places, batch in _batches(ordered, size):
+                logits[places, column] = self.logits(log, batch).numpy()
+        return logits
 
-    def _logits(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
+    def logits(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
+        """`[Q]`, with gradients."""
         logits: Tensor = self.network(batch, features_of(log, batch.rows), labels_of(log, batch.rows))
         return logits
 
+    def loss(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
+        labels = labels_of(log, batch.rows[batch.query.numpy()])
+        return functional.binary_cross_entropy_with_logits(self.logits(log, batch), labels)
 
-def score_size_by_size(score: Callable[[EpisodeBatch], Tensor], ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-    """`score_prefixes` for a method that must adapt anew at each size; not a number where a row is support."""
-    logits = np.full((len(ordered.rows), len(sizes)), np.nan, dtype=np.float32)
-    for column, size in enumerate(sizes):
-        for places, batch in _batches(ordered, size):
-            logits[places, column] = score(batch).numpy()
-    return logits
+    def learn_from_episodes(self, task: Task, module: nn.Module, *, start: float = float("-inf")) -> History:
+        """Train `module` with Adam and keep the epoch with the best validation AUC.
+
+        `start` is the AUC before the first epoch. If no epoch beats it, the module stays as it was.
+        """
+        training = task.config.training
+        state = run_stage(
+            module,
+            torch.optim.Adam(module.parameters(), lr=training.learning_rate, fused=True),
+            Schedule(
+                "episodes",
+                validate=lambda: task.validation_auc(partial(self.score_prefixes, task.log)),
+                epochs=training.epochs,
+                patience=training.patience,
+                start=start,
+                checkpoint=task.checkpoint("episodes"),
+                progress=task.progress,
+            ),
+            batches=task.sampler.epoch,
+            loss=partial(self.loss, task.log),
+        )
+        return state.history
 
 
-def _batches(ordered: OrderedUsers, size: int) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
-    """Users with a query left, from short to long, about `SCORING_ROWS` rows at a time, and where the queries stand."""
+class PrefixNetwork(nn.Module, ABC):
+    """A network that can answer several supports of each user in one pass."""
+
+    @abstractmethod
+    def prefixes(self, tile: Tile, features: Features, labels: Tensor, masks: Tensor) -> Tensor:
+        """Rows of a tile, labels of the first rows `[U, S]`, T supports as masks `[U, T, S]` → logits `[n, T]`."""
+
+
+class PrefixMethod(EpisodicMethod):
+    """An episodic method whose network is a `PrefixNetwork`: all support sizes cost one pass."""
+
+    network: PrefixNetwork
+
+    @torch.no_grad()
+    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
+        logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
+        for tile in ordered.tiles(slots=max(sizes)):
+            rows = ordered.rows[tile.places]
+            labels = tile.pad(labels_of(log, rows))[:, : max(sizes)]
+            users, slots = labels.shape
+            # A user with fewer rows than a size has no query there, so its empty slots need no mask.
+            masks = (torch.arange(slots) < torch.tensor(list(sizes)).unsqueeze(1)).expand(users, -1, -1)
+            logits[tile.places] = self.network.prefixes(tile, features_of(log, rows), labels, masks).numpy()
+        return logits
+
+
+def deepfm(settings: Settings, features: FeatureMap) -> DeepFM:
+    """A DeepFM with the shape that an encoder or predictor has in the settings."""
+    network = DeepFMSettings.sharing(settings).build_encoder(features)
+    assert isinstance(network, DeepFM)
+    return network
+
+
+def field_embedding(shape: EmbeddingSettings, features: FeatureMap) -> FieldEmbedding:
+    """An embedding in which a value never seen in training starts at zero."""
+    embedding = FieldEmbedding(features.n_ids, features.column_counts, shape.embedding_dim, std=shape.embedding_std)
+    with torch.no_grad():
+        embedding.table[list(features.first_ids)] = 0.0
+    return embedding
+
+
+def _batches(ordered: OrderedUsers, size: int) -> Iterator[tuple[Integers, EpisodeBatch]]:
+    """Users with a query left, from short to long, about `SCORING_ROWS` rows at a time, and the places of queries."""
     starts = np.cumsum(ordered.lengths) - ordered.lengths
     chosen = np.flatnonzero(ordered.lengths > size)
     chosen = chosen[np.argsort(ordered.lengths[chosen], kind="stable")]

@@ -1,4 +1,4 @@
-"""A user's own weights after a few gradient steps on the support, without ever making a user's weight matrix.
+"""A user's own weights after a few gradient steps on the support, without building a weight matrix per user.
 
 The gradient of a linear layer is a sum of outer products, so a user's layer is W_u = W − Σ_r δ_r a_rᵀ and
 b_u = b − Σ_r δ_r over R support slots, and answers W_u x + b_u = (W x + b) − Σ_r δ_r (a_r·x + 1): the shared product at
@@ -26,9 +26,9 @@ class Change(NamedTuple):
 
 
 class FastWeights:
-    """One pass through the layers: tells each its user's change, in order, and keeps what each was given.
+    """One pass through the layers. It gives each layer the change of its user, and keeps the inputs of each layer.
 
-    A `probe` is added to a layer's answer: the loss's gradient at a zero probe is δ.
+    A `probe` is added to a layer's output: the gradient of the loss at a zero probe is δ.
     """
 
     def __init__(self, changes: Sequence[Change] = (), probes: Sequence[Tensor] = ()) -> None:
@@ -37,7 +37,7 @@ class FastWeights:
         self.inputs: list[Tensor] = []
 
     def __call__(self, shared: Tensor, inputs: Tensor, *, bias: bool = True) -> Tensor:
-        """What the shared weights make of `[U, P, in]` inputs → what the users' own weights do, `[U, P, out]`."""
+        """Inputs `[U, P, in]` and the output of the shared weights → the output of the users' own `[U, P, out]`."""
         layer = len(self.inputs)
         self.inputs.append(inputs)
         if self.changes:
@@ -55,8 +55,8 @@ def adapt(
 ) -> list[Change]:
     """Gradient steps on each user's mean binary cross-entropy over its support, for all users at once.
 
-    `widths` are the layers' output widths. The result can be differentiated again, so the loss of the queries learns
-    through the steps; a user without support gets no change.
+    `widths` are the output widths of the layers. The result can be differentiated again, so the loss of the queries
+    learns through the steps. A user without support gets no change.
     """
     changes: list[Change] = []
     if not batch.mask.shape[1]:
@@ -79,7 +79,7 @@ def adapt(
 def answer(decide: Decide, batch: EpisodeBatch, changes: Sequence[Change]) -> Tensor:
     """`[Q]` logits of the queries, each with its user's own weights.
 
-    Queries are cut into tiles of one user each: users of any length stand side by side with little padding.
+    Queries are cut into tiles of one user each, so users of any length need little padding.
     """
     counts = batch.lengths - batch.support_sizes
     tiles = -(-counts // TILE_ROWS)

@@ -1,7 +1,7 @@
 """JTCN (Liang et al. 2020, "Joint Training Capsule Network for Cold Start Recommendation"), as RESUS compares it.
 
 Interest capsules of the support, attended into one preference vector and fused with the user's fields, are one more
-field vector of a DeepFM. The paper's loss that mimics the preference of users without any history has no place here.
+field vector of a DeepFM. JTCN's loss for users without any history, which mimics a preference, is left out.
 """
 
 from collections.abc import Sequence
@@ -9,19 +9,16 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from resus.baselines.method import Floats, Task
-from resus.data.log.log import InteractionLog
+from resus.baselines.base import Task
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import Features, features_of, labels_of
-from resus.history import History
+from resus.episodes.prefixes import Tile
+from resus.episodes.tensors import Features
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.model.encoders.settings import DeepFMSettings
-from resus.paper.rivals.episodic import learn_from_episodes
+from resus.paper.rivals.episodic import PrefixMethod, PrefixNetwork, field_embedding
 
 SCORING_ROWS = 2048
 
@@ -33,11 +30,11 @@ def squash(vectors: Tensor) -> Tensor:
 
 
 class InterestCapsules(nn.Module):
-    """Routing by agreement: v_j = squash(Σ_i c_ij û_ij), where event i gives more to the capsules that its vote fits.
+    """Routing by agreement: v_j = squash(Σ_i c_ij û_ij). Event i gives more to the capsules that its vote fits.
 
-    û_ij = S_j e_i + s_j, c_i = softmax(b_i), and b_ij grows by v_j·û_ij in each iteration. The paper has one S for all
-    capsules, so its b must start at random; a map for each lets b start at 0. Its histories hold positives only; here
-    the label chooses between two sets of maps.
+    û_ij = S_j e_i + s_j, c_i = softmax(b_i), and b_ij grows by v_j·û_ij in each iteration. The JTCN paper has one S for
+    all capsules, so its b must start at random. Here each capsule has its own map, and b starts at 0. Histories of the
+    JTCN paper hold positives only. Here the label chooses between two sets of maps.
     """
 
     def __init__(self, inputs: int, width: int, *, capsules: int, iterations: int) -> None:
@@ -59,7 +56,7 @@ class InterestCapsules(nn.Module):
         return capsules
 
 
-class CapsuleDeepFM(nn.Module):
+class CapsuleDeepFM(PrefixNetwork):
     """logit = DeepFM(e₁ … e_F, r) with r = relu(W[user's fields ⊕ p]), p = Σ_j a_j v_j, a = softmax(h·relu(A v_j))."""
 
     def __init__(
@@ -86,7 +83,6 @@ class CapsuleDeepFM(nn.Module):
         self.output = nn.Linear(dim + hidden_units[-1], 1)
 
     def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
-        """All rows of a batch and their labels `[N]` → logits of its queries `[Q]`."""
         vectors = self.embedding(features)
         users, slots = batch.support.shape
         places = batch.support.flatten()
@@ -96,6 +92,18 @@ class CapsuleDeepFM(nn.Module):
         )
         queries = vectors.index_select(0, batch.query)
         return self.logits(queries, preferences.index_select(0, batch.query_user)).squeeze(1)
+
+    def prefixes(self, tile: Tile, features: Features, labels: Tensor, masks: Tensor) -> Tensor:
+        vectors = self.embedding(features)
+        events = tile.pad(vectors.flatten(1))[:, : labels.shape[1]]
+        preferences = self.preferences(events, labels, masks)
+        owner = torch.from_numpy(np.repeat(np.arange(len(labels)), tile.lengths))
+        step = max(1, SCORING_ROWS // masks.shape[1])
+        answers = [
+            self.logits(some, preferences.index_select(0, own))
+            for some, own in zip(torch.split(vectors, step), torch.split(owner, step), strict=True)
+        ]
+        return torch.cat(answers)
 
     def preferences(self, events: Tensor, labels: Tensor, masks: Tensor) -> Tensor:
         """`[U, S, F·E]`, `[U, S]`, `[U, T, S]` → p `[U, T, E]`, 0 without events."""
@@ -113,64 +121,19 @@ class CapsuleDeepFM(nn.Module):
         return self.output(torch.cat([pairs, self.rest(first.relu())], dim=2)).squeeze(2)  # type: ignore[no-any-return]
 
 
-class JTCN:
-    """Three capsules and three iterations, as the authors' code has them."""
+class JTCN(PrefixMethod):
+    """Three capsules and three iterations, as in the code of JTCN's authors."""
 
     def __init__(self, *, capsules: int = 3, iterations: int = 3) -> None:
         self.capsules = capsules
         self.iterations = iterations
-        self.network: CapsuleDeepFM
 
-    def fit(self, task: Task) -> History:
-        log, shape = task.log, DeepFMSettings.sharing(task.config.predictor)
-        torch.manual_seed(task.config.seed)
-        embedding = FieldEmbedding(
-            log.features.n_ids, log.features.column_counts, shape.embedding_dim, std=shape.embedding_std
-        )
-        with torch.no_grad():
-            embedding.table[list(log.features.first_ids)] = 0.0  # a value never seen says nothing
-        self.network = CapsuleDeepFM(
-            embedding,
-            user_fields(log, task.split.train),
+    def build(self, task: Task) -> CapsuleDeepFM:
+        shape = DeepFMSettings.sharing(task.config.predictor)
+        return CapsuleDeepFM(
+            field_embedding(shape, task.log.features),
+            user_fields(task.log, task.split.train),
             hidden_units=shape.hidden_units,
             capsules=self.capsules,
             iterations=self.iterations,
         )
-
-        def loss(batch: EpisodeBatch) -> Tensor:
-            labels = labels_of(log, batch.rows)
-            logits = self.network(batch, features_of(log, batch.rows), labels)
-            return functional.binary_cross_entropy_with_logits(logits, labels.index_select(0, batch.query))
-
-        return learn_from_episodes(
-            task,
-            self.network,
-            loss=loss,
-            score_prefixes=lambda ordered, sizes: self.score_prefixes(log, ordered, sizes),
-            learning_rate=task.config.training.learning_rate,
-        )
-
-    @torch.no_grad()
-    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        logits: Floats = self.network(batch, features_of(log, batch.rows), labels_of(log, batch.rows)).numpy()
-        return logits
-
-    @torch.no_grad()
-    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
-        step = max(1, SCORING_ROWS // len(sizes))
-        for tile in ordered.tiles(slots=max(sizes)):
-            rows = ordered.rows[tile.places]
-            vectors = self.network.embedding(features_of(log, rows))
-            events = tile.pad(vectors.flatten(1))[:, : max(sizes)]
-            users, slots, _ = events.shape
-            # A user with fewer rows than a size has no query there, so its empty slots need no mask of their own.
-            masks = (torch.arange(slots) < torch.tensor(list(sizes)).unsqueeze(1)).expand(users, -1, -1)
-            preferences = self.network.preferences(events, tile.pad(labels_of(log, rows))[:, :slots], masks)
-            owner = torch.from_numpy(np.repeat(np.arange(users), tile.lengths))
-            answers = [
-                self.network.logits(some, preferences.index_select(0, own))
-                for some, own in zip(torch.split(vectors, step), torch.split(owner, step), strict=True)
-            ]
-            logits[tile.places] = torch.cat(answers).numpy()
-        return logits

@@ -1,8 +1,9 @@
 """MAMO (Dong et al. 2020, "MAMO: Memory-Augmented Meta-Optimization for Cold-start Recommendation").
 
-MeLU with memories of what earlier users needed, read by who the user is. A profile p_u attends over K slots,
-a_u = softmax(cos(p_u, M_P)), and the slots give a user its own start before the first gradient step:
-b_u = a_u·M_U moves the user-related parameters, φ_u − τ b_u; M_u = a_u·M_UI transforms what the decision layers read.
+MeLU with memories of what earlier users needed. The profile p_u of a user attends over K slots,
+a_u = softmax(cos(p_u, M_P)), and the slots give the user a start of its own before the first gradient step:
+b_u = a_u·M_U moves the user-related parameters, φ_u − τ b_u, and M_u = a_u·M_UI transforms what the decision layers
+read.
 """
 
 from collections.abc import Sequence
@@ -11,22 +12,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.baselines.method import Floats, Task
-from resus.data.log.log import InteractionLog
+from resus.baselines.base import Task
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Features
-from resus.history import History
-from resus.model.build import build_network
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.layers import pairwise_interactions
-from resus.paper.rivals.episodic import Adapting
+from resus.paper.rivals.episodic import EpisodicMethod, deepfm
 from resus.paper.rivals.fast_weights import Change, FastWeights, adapt, answer, shares, take
 
 
 class Memories(nn.Module):
-    """M_P `[K, P]`, M_U `[K, H]` and M_UI `[K, D, D]`: written in training, never learned by gradient."""
+    """M_P `[K, P]`, M_U `[K, H]` and M_UI `[K, D, D]`. Training writes them; no gradient changes them."""
 
     def __init__(self, slots: int, profile: int, bias: int, transform: int, *, write_rate: float) -> None:
         super().__init__()
@@ -96,7 +93,7 @@ class MAMONetwork(nn.Module):
         )
 
     def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
-        """All rows of a batch and their labels `[N]` → logits of its queries `[Q]`; training writes the memories."""
+        """In training it also writes the memories."""
         vectors = self.embedding(features)
         flat, pairs = vectors.flatten(1), pairwise_interactions(vectors)
         profiles = self._profiles(batch, vectors)
@@ -120,7 +117,7 @@ class MAMONetwork(nn.Module):
         return logits
 
     def _profiles(self, batch: EpisodeBatch, vectors: Tensor) -> Tensor:
-        """p_u of each row's user `[N, P]`: the mean user fields of the support, or without one the row's own."""
+        """p_u of each row's user `[N, P]`: the mean user fields of the support, or the row's own without a support."""
         if not self.profile_fields:
             return vectors.new_ones(len(vectors), 1)
         own = vectors[:, self.profile_fields].flatten(1)
@@ -133,7 +130,7 @@ class MAMONetwork(nn.Module):
 
     @torch.no_grad()
     def _remember(self, profiles: Tensor, attention: Tensor, changes: Sequence[Change]) -> None:
-        """Into the slots: p_u, the support's gradient of the first layer's bias, and M_u after the adaptation."""
+        """Write p_u, the support's gradient of the first layer's bias, and M_u after the adaptation into the slots."""
         transform, first = changes[:2]
         read = torch.einsum("uk,kij->uij", attention, self.memories.transforms)
         self.memories.write(
@@ -144,17 +141,17 @@ class MAMONetwork(nn.Module):
         )
 
 
-class MAMO:
+class MAMO(EpisodicMethod):
     """MAMO on DeepFM. `slots` is K, `inner_rate` ρ, `bias_rate` τ, `write_rate` the β of all three memories.
 
-    Where it is simpler than the original, and why:
-    - The user-related parameters are DeepFM's weights on the user's fields. These hardly change within a user, so
-      such a weight only adds a constant to the first layer: M_U keeps biases of that layer, not weight matrices.
+    It is simpler than the original:
+    - The user-related parameters are DeepFM's weights on the user's fields. These fields hardly change within a user,
+      so such a weight only adds a constant to the first layer. M_U keeps biases of that layer, not weight matrices.
     - M_u is a change of the identity, and acts on the field vectors that the perceptron reads.
-    - A slot forgets as much as is written to it, so that memories keep their scale; the original shrinks all slots
-      at every write. The users of a batch write together.
-    - The queries' loss is differentiated through the local steps, as in MeLU.
-    A user without support has the profile of the row itself; without user fields all users share one profile.
+    - A slot forgets as much as is written to it, so memories keep their scale. The original shrinks all slots at every
+      write. The users of a batch write together.
+    - The gradient of the queries' loss goes through the local steps, as in MeLU.
+    A user without support has the profile of the row itself. Without user fields all users share one profile.
     """
 
     def __init__(
@@ -171,14 +168,10 @@ class MAMO:
         self.inner_steps = inner_steps
         self.bias_rate = bias_rate
         self.write_rate = write_rate
-        self.network: MAMONetwork
 
-    def fit(self, task: Task) -> History:
-        torch.manual_seed(task.config.seed)
-        encoder = build_network("deepfm", task.config.predictor, task.log.features)
-        assert isinstance(encoder, DeepFM)
-        self.network = MAMONetwork(
-            encoder,
+    def build(self, task: Task) -> MAMONetwork:
+        return MAMONetwork(
+            deepfm(task.config.predictor, task.log.features),
             user_fields(task.log, task.split.train),
             slots=self.slots,
             inner_rate=self.inner_rate,
@@ -186,11 +179,3 @@ class MAMO:
             bias_rate=self.bias_rate,
             write_rate=self.write_rate,
         )
-        self._method = Adapting(self.network)
-        return self._method.fit(task)
-
-    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        return self._method.score(log, batch)
-
-    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        return self._method.score_prefixes(log, ordered, sizes)

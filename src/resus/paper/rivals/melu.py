@@ -1,24 +1,18 @@
 """MeLU (Lee et al. 2019, "Meta-Learned User Preference Estimator for Cold-Start Recommendation").
 
-θ_u = θ − α ∇_θ L(support of u; φ, θ) for the decision layers θ, while all users share the embeddings φ; φ and θ learn
-from the queries' loss under θ_u, through the adaptation (algorithm 1 of MeLU). The decision layers are DeepFM's here.
+θ_u = θ − α ∇_θ L(support of u; φ, θ) for the decision layers θ. All users share the embeddings φ. φ and θ learn from
+the loss of the queries under θ_u, through the adaptation (algorithm 1 of MeLU). The decision layers are DeepFM's here.
 """
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from resus.baselines.method import Floats, Task
-from resus.data.log.log import InteractionLog
+from resus.baselines.base import Task
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Features
-from resus.history import History
-from resus.model.build import build_network
 from resus.model.encoders.deepfm import DeepFM
 from resus.model.encoders.layers import pairwise_interactions
-from resus.paper.rivals.episodic import Adapting
+from resus.paper.rivals.episodic import EpisodicMethod, deepfm
 from resus.paper.rivals.fast_weights import FastWeights, adapt, answer, take
 
 
@@ -36,7 +30,6 @@ class MeLUNetwork(nn.Module):
         self.inner_steps = inner_steps
 
     def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
-        """All rows of a batch and their labels `[N]` → logits of its queries `[Q]`."""
         vectors = self.embedding(features)
         flat, pairs = vectors.flatten(1), pairwise_interactions(vectors)
 
@@ -51,24 +44,13 @@ class MeLUNetwork(nn.Module):
         return answer(decide, batch, changes)
 
 
-class MeLU:
-    """MeLU on DeepFM; `inner_rate` is α, `inner_steps` the number of gradient steps on a support."""
+class MeLU(EpisodicMethod):
+    """MeLU on DeepFM. `inner_rate` is α, `inner_steps` the number of gradient steps on a support."""
 
     def __init__(self, *, inner_rate: float = 0.3, inner_steps: int = 1) -> None:
         self.inner_rate = inner_rate
         self.inner_steps = inner_steps
-        self.network: MeLUNetwork
 
-    def fit(self, task: Task) -> History:
-        torch.manual_seed(task.config.seed)
-        encoder = build_network("deepfm", task.config.predictor, task.log.features)
-        assert isinstance(encoder, DeepFM)
-        self.network = MeLUNetwork(encoder, inner_rate=self.inner_rate, inner_steps=self.inner_steps)
-        self._method = Adapting(self.network)
-        return self._method.fit(task)
-
-    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        return self._method.score(log, batch)
-
-    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        return self._method.score_prefixes(log, ordered, sizes)
+    def build(self, task: Task) -> MeLUNetwork:
+        encoder = deepfm(task.config.predictor, task.log.features)
+        return MeLUNetwork(encoder, inner_rate=self.inner_rate, inner_steps=self.inner_steps)

@@ -9,42 +9,31 @@ from torch import Tensor, nn
 from torch.func import grad, grad_and_value
 from torch.nn import functional
 
-from resus.baselines.method import Floats, Task
-from resus.data.fields.feature_map import FeatureMap
+from resus.baselines.base import Task
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.tensors import Rows, features_of, labels_of
 from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
 from resus.model.encoders.settings import DeepFMSettings
 from resus.model.predictors.settings import GradientSettings
-from resus.paper.rivals.episodic import learn_from_episodes, score_size_by_size
+from resus.paper.rivals.episodic import EpisodicMethod, field_embedding
 from resus.randomness import Purpose, generator
 from resus.training.loop import Schedule, run_stage
 
 
 class UserDeepFM(nn.Module):
-    """DeepFM with one more field, the user. The user's vector φ is an argument: a stranger has none in the table."""
+    """DeepFM with one more field, the user. The user's vector φ is an argument: a new user has none in the table."""
 
-    def __init__(
-        self,
-        features: FeatureMap,
-        n_users: int,
-        *,
-        embedding_dim: int,
-        embedding_std: float,
-        hidden_units: Sequence[int],
-    ) -> None:
+    def __init__(self, embedding: FieldEmbedding, n_users: int, *, std: float, hidden_units: Sequence[int]) -> None:
         super().__init__()
-        self.embedding = FieldEmbedding(features.n_ids, features.column_counts, embedding_dim, std=embedding_std)
-        with torch.no_grad():
-            self.embedding.table[list(features.first_ids)] = 0.0  # a value never seen says nothing
-        self.users = nn.Parameter(embedding_std * torch.randn(n_users, embedding_dim))
-        self.deep = perceptron((self.embedding.n_fields + 1) * embedding_dim, hidden_units)
-        self.output = nn.Linear(embedding_dim + hidden_units[-1], 1)
+        dim = embedding.table.shape[1]
+        self.embedding = embedding
+        self.users = nn.Parameter(std * torch.randn(n_users, dim))
+        self.deep = perceptron((embedding.n_fields + 1) * dim, hidden_units)
+        self.output = nn.Linear(dim + hidden_units[-1], 1)
 
     def forward(self, vectors: Tensor, users: Tensor) -> Tensor:
         """Field vectors `[N, F, E]` and each row's φ `[N, E]` → `[N]` logits."""
@@ -54,9 +43,9 @@ class UserDeepFM(nn.Module):
 
 
 class Generator(nn.Module):
-    """φ_init = m + γ·tanh(W v + b), v a row's user fields; it starts from m, the mean of the training users' vectors.
+    """φ_init = m + γ·tanh(W v + b) of a row's user fields v. It starts from m, the mean vector of the training users.
 
-    Without user fields v is empty, and φ_init one learned constant.
+    Without user fields v is empty, and φ_init is one learned constant.
     """
 
     def __init__(self, fields: Sequence[int], embedding_dim: int, *, scale: float) -> None:
@@ -74,15 +63,18 @@ class Generator(nn.Module):
         return self.mean + self.scale * functional.linear(described, self.weight, self.bias).tanh()
 
 
-class MetaEmbedding:
+class MetaEmbedding(EpisodicMethod):
     """A new user's vector is generated from its user fields, then moved by gradient steps on the support.
 
     With ℓ_a the mean loss of a user's support and ℓ_b that of the queries:
     φ′ = φ_init − a·∇ℓ_a(φ_init), and the generator learns from α·ℓ_a(φ_init) + (1 − α)·ℓ_b(φ′), through the step.
-    The frozen base model is the only one of all methods that sees user ids, those of training users. Strangers have
-    no vector of their own in it, so its epochs are chosen with validation users who start from the mean vector.
+    The frozen base model sees user ids of training users; no other method does. New users have no vector of their own
+    in it, so its epochs are chosen with validation users who start from the mean vector.
     User fields may change within a user, so a row's vector is φ_init of the row plus the step of its user.
     """
+
+    base: UserDeepFM
+    network: Generator
 
     def __init__(
         self, *, inner_rate: float = 0.05, inner_steps: int = 1, cold_weight: float = 0.1, scale: float = 0.2
@@ -91,40 +83,38 @@ class MetaEmbedding:
         self.inner_steps = inner_steps
         self.cold_weight = cold_weight
         self.scale = scale
-        self.base: UserDeepFM
-        self.generator: Generator
+
+    def build(self, task: Task) -> Generator:
+        """The generator; the base model is built along with it."""
+        shape = DeepFMSettings.sharing(task.config.predictor)
+        self.base = UserDeepFM(
+            field_embedding(shape, task.log.features),
+            len(task.split.train),
+            std=shape.embedding_std,
+            hidden_units=shape.hidden_units,
+        )
+        return Generator(user_fields(task.log, task.split.train), shape.embedding_dim, scale=self.scale)
 
     def fit(self, task: Task) -> History:
-        chosen = DeepFMSettings.sharing(task.config.predictor)
         torch.manual_seed(task.config.seed)
-        self.base = UserDeepFM(
-            task.log.features,
-            len(task.split.train),
-            embedding_dim=chosen.embedding_dim,
-            embedding_std=chosen.embedding_std,
-            hidden_units=chosen.hidden_units,
-        )
-        self.generator = Generator(user_fields(task.log, task.split.train), chosen.embedding_dim, scale=self.scale)
+        self.network = self.build(task)
         history = self._pretrain(task)
         self.base.requires_grad_(False)
-        return history + learn_from_episodes(
-            task,
-            self.generator,
-            loss=partial(self.meta_loss, task.log),
-            score_prefixes=partial(self.score_prefixes, task.log),
-            learning_rate=task.config.training.learning_rate,
-            start=best_epoch(history).validation_auc,
-        )
+        reached = best_epoch(history).validation_auc
+        return history + self.learn_from_episodes(task, self.network, start=reached)
 
-    def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
-        answers: Floats = self._score(log, batch).numpy()
-        return answers
+    def logits(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
+        return self._answer(log, batch)[1]
 
-    def score_prefixes(self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int]) -> Floats:
-        return score_size_by_size(partial(self._score, log), ordered, sizes)
+    def loss(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
+        """α·ℓ_a + (1 − α)·ℓ_b, where ℓ_a is the mean over users and ℓ_b the mean over all queries."""
+        cold, logits = self._answer(log, batch)
+        labels = labels_of(log, batch.rows[batch.query.numpy()])
+        warm = functional.binary_cross_entropy_with_logits(logits, labels)
+        return self.cold_weight * cold / batch.n_users + (1 - self.cold_weight) * warm
 
     def _pretrain(self, task: Task) -> History:
-        """The base model from the training users' rows, each with its user's vector."""
+        """Train the base model on the rows of the training users, each with the vector of its user."""
         log, base, chosen = task.log, self.base, GradientSettings.sharing(task.config.predictor)
         rows = log.rows_of(task.split.train)
         number = np.full(log.n_rows, -1)
@@ -162,23 +152,12 @@ class MetaEmbedding:
 
     @torch.no_grad()
     def _start_from_mean(self) -> None:
-        self.generator.mean.copy_(self.base.users.mean(dim=0))
-
-    def meta_loss(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
-        """α·ℓ_a + (1 − α)·ℓ_b: ℓ_a the mean over users, ℓ_b over all queries."""
-        cold, logits = self._answer(log, batch)
-        labels = labels_of(log, batch.rows[batch.query.numpy()])
-        warm = functional.binary_cross_entropy_with_logits(logits, labels)
-        return self.cold_weight * cold / batch.n_users + (1 - self.cold_weight) * warm
-
-    @torch.no_grad()
-    def _score(self, log: InteractionLog, batch: EpisodeBatch) -> Tensor:
-        return self._answer(log, batch)[1]
+        self.network.mean.copy_(self.base.users.mean(dim=0))
 
     def _answer(self, log: InteractionLog, batch: EpisodeBatch) -> tuple[Tensor, Tensor]:
         """Σ_u ℓ_a(φ_init), and the queries' logits with φ′ `[Q]`."""
         vectors = self.base.embedding(features_of(log, batch.rows))
-        initial = self.generator(vectors)
+        initial = self.network(vectors)
         places = batch.support[batch.mask]
         owner, _ = batch.mask.nonzero(as_tuple=True)
         cold, moves = self._adapt(
@@ -201,7 +180,7 @@ class MetaEmbedding:
             logits = self.base(vectors, initial + moves.index_select(0, owner))
             return functional.binary_cross_entropy_with_logits(logits, labels, weight=share, reduction="sum")
 
-        # users are independent, so the gradient of their summed losses is each one's own
+        # Users are independent, so the gradient of the summed losses holds each user's own gradient.
         slopes, cold = grad_and_value(cold_loss)(initial.new_zeros(len(sizes), initial.shape[1]))
         moves = -self.inner_rate * slopes
         for _ in range(self.inner_steps - 1):

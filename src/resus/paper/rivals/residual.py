@@ -1,10 +1,11 @@
-"""RESUS with any of its base-learners, and MUS, as methods of a comparison."""
+"""RESUS with any learner, and MUS, as methods of a comparison."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
-from resus.baselines.method import Floats, Task
-from resus.baselines.shared_predictor import shared_logits, shared_predictor
+from resus.arrays import Floats
+from resus.baselines.base import Task
+from resus.baselines.shelf import shared_logits, shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -18,15 +19,15 @@ from resus.training.train import train
 
 
 class Residual:
-    """Φ has Ψ's architecture, but DeepFM's where Ψ has no gradients (LightGBM) or is absent (MUS), and RESUS+'s own.
+    """Φ has the architecture of Ψ if Ψ is a network, else DeepFM's, unless the learner brings its own.
 
-    `changes` are settings in which a variant differs.
+    `changes` are the settings in which a variant differs.
     """
 
     def __init__(
         self,
         *,
-        learner: Literal["nearest", "ridge", "plus"],
+        learner: str,
         predictor: str = "deepfm",
         pretrain: bool = True,
         changes: Mapping[str, Any] | None = None,
@@ -47,14 +48,7 @@ class Residual:
         logits, folds = shared_logits(task, config)
         if not (config.predictor.joint or config.predictor.absent):
             given = TrainedPredictor(*shared_predictor(task, config.predictor.kind), logits)
-        trained = train(
-            config,
-            task.log,
-            folder=task.folder,
-            resume=True,
-            given=given,
-            progress=task.progress,
-        )
+        trained = train(config, task.log, folder=task.folder, resume=True, given=given, progress=task.progress)
         self.model = trained.model
         return [*folds, *trained.history]
 

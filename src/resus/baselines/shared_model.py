@@ -1,11 +1,12 @@
-"""Ψ alone: the same answer for every user, whatever the user did. What all personal methods must beat."""
+"""The shared model alone: the same answer for every user. A personal method must beat it."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from resus.baselines.method import Floats, Task
-from resus.baselines.shared_predictor import shared_predictor
+from resus.arrays import Floats
+from resus.baselines.base import Task
+from resus.baselines.shelf import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
@@ -13,8 +14,8 @@ from resus.history import History
 from resus.model.predictors.base import Predictor
 
 
-class Crowd:
-    """Ψ of one of the six architectures of table 5."""
+class SharedModel:
+    """Ψ of one kind."""
 
     def __init__(self, *, predictor: str = "deepfm") -> None:
         self.kind = predictor

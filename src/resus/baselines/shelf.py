@@ -1,10 +1,10 @@
-"""Ψ and its cross-fitted logits, made once for all the methods of a comparison that stand on them."""
+"""A shelf of shared predictors and their cross-fitted logits: trained once for all methods that need them."""
 
 import hashlib
 import json
 from pathlib import Path
 
-from resus.baselines.method import Task
+from resus.baselines.base import Task
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.files import locked, read_json, write_json
@@ -18,10 +18,10 @@ from resus.training.train import train_predictor, write_cross_fitted_logits
 
 
 def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, History]:
-    """A Ψ trained on the task's training users, and how it came about; the task's own, or from its shelf if there.
+    """A Ψ trained on the task's training users, and its training history.
 
-    Without a `kind`, the task's own if it has one, else DeepFM. Of several processes that ask for the same one, one
-    trains and the others wait.
+    It is the task's own Ψ if that has the right kind, else one from the shelf, else a new one. Without a `kind` it is
+    the task's own Ψ, or DeepFM. When several processes ask for the same Ψ, one trains it and the others wait.
     """
     if task.predictor is not None and kind in (None, task.config.predictor.kind):
         return task.predictor, []
@@ -47,9 +47,9 @@ def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, Hi
 
 
 def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
-    """Where the cross-fitted logits of a RESUS+ with these settings are, and how they came about.
+    """The file of cross-fitted logits for these settings, and the history of the predictors behind them.
 
-    None where there is no shelf, or nothing to share.
+    None if there is no shelf or nothing to share.
     """
     if task.shelf is None or not config.cross_fitted or task.predictor is not None:
         return None, []
@@ -76,6 +76,6 @@ def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
 
 
 def _mark(config: Config, log: InteractionLog) -> str:
-    """Of what a Ψ rests on."""
+    """A short hash of all that determines a Ψ."""
     rests_on = [config.seed, config.predictor.model_dump(mode="json"), config.split.model_dump(mode="json")]
     return hashlib.sha256(json.dumps([*rests_on, log.content_hash]).encode()).hexdigest()[:12]

@@ -1,17 +1,19 @@
-"""Methods by name beside a run: fitted when asked, on the run's own Ψ where they stand on one."""
+"""Baselines by name: they learn when they are asked for scores, on the run's own Ψ if they need one."""
 
 import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Task
-from resus.baselines.shared_predictor import shared_predictor
+from resus.baselines import BASELINES
+from resus.baselines.base import LazyMethod, MethodSpec, Task, find_methods
+from resus.baselines.shelf import shared_predictor
+from resus.baselines.user_bias import UserBias
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.model.predictors.base import Predictor
-from resus.paper.rivals.rivals import rivals
+from resus.paper.rivals import METHODS
 from resus.training.train import train_predictor
 
 
@@ -30,16 +32,15 @@ def task(log: InteractionLog, predictor: Predictor | None, told: list[str]) -> T
     return Task(log, config, predictor=predictor, progress=lambda name, *_: told.append(name))
 
 
-def test_the_quick_ones_stand_on_the_given_predictor_and_train_none(log: InteractionLog, predictor: Predictor) -> None:
+def test_baselines_use_the_given_predictor_and_train_none(log: InteractionLog, predictor: Predictor) -> None:
     told: list[str] = []
     given = task(log, predictor, told)
     ordered = OrderedUsers.of(log, given.split.test, seed=1)
-    found = rivals(["user-bias", "history-trees"], given)
-    assert list(found) == ["user bias", "LightGBM with history"]
-    assert told == [], "nothing is fitted before it is asked"
-    answers = found["user bias"](ordered, (0, 3))
+    bias, trees = (LazyMethod(BASELINES[name], given) for name in ("user-bias", "history-trees"))
+    assert told == [], "nothing learns before it is asked"
+    answers = bias(ordered, (0, 3))
     np.testing.assert_array_equal(answers[:, 0], predictor.logits_of_rows(log, ordered.rows))
-    assert answers.shape == found["LightGBM with history"](ordered, (0, 3)).shape
+    assert answers.shape == trees(ordered, (0, 3)).shape
     assert not [name for name in told if name.startswith("predictor")]
 
 
@@ -52,8 +53,14 @@ def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: 
     assert {line.stage for line in history} == {"predictor"}
 
 
-def test_a_wrong_name_is_said_at_once(log: InteractionLog) -> None:
+def test_a_wrong_name_is_an_error_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="no method 'user-bais': did you mean 'user-bias'"):
-        rivals(["user-bais"], task(log, None, []))
-    with pytest.raises(ConfigError, match="named twice"):
-        rivals(["melu", "melu"], task(log, None, []))
+        find_methods(["user-bais"], BASELINES)
+    with pytest.raises(ConfigError, match="'lr' is named twice"):
+        find_methods(["lr", "user-bias", "lr"], BASELINES)
+
+
+def test_a_baseline_registered_at_run_time_is_a_method_of_every_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = MethodSpec("mine", UserBias)
+    monkeypatch.setitem(BASELINES, "mine", spec)
+    assert find_methods(["mine", "lr"], METHODS) == {"mine": spec, "lr": BASELINES["lr"]}

@@ -1,4 +1,4 @@
-"""The shelf of a comparison: RESUS+ and its variants stand on one Ψ and on one set of cross-fitted logits."""
+"""The shelf of a comparison: RESUS+ and its variants share one Ψ and one set of cross-fitted logits."""
 
 from functools import cache
 from pathlib import Path
@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from planted_models import TINY, events, log_of
 
-from resus.baselines.method import Floats, Task
+from resus.arrays import Floats
+from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.history import History
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.rivals import METHODS
 from resus.paper.rivals.residual import Residual
 from resus.progress import Progress, silent
 
@@ -43,7 +44,7 @@ def fitted(name: str, given: Task) -> tuple[Floats, History]:
 
 
 class Told:
-    """The stages that progress told of."""
+    """Records the stages that progress names."""
 
     def __init__(self) -> None:
         self.stages: list[str] = []
@@ -98,7 +99,7 @@ class StoppedError(Exception):
     pass
 
 
-def test_folds_that_were_stopped_are_gone_on_with(tmp_path: Path) -> None:
+def test_a_stopped_cross_fit_resumes(tmp_path: Path) -> None:
     def stop(task: str, done: int, total: int | None, unit: str = "") -> None:
         if task.startswith(f"{WITHOUT} 3"):
             raise StoppedError

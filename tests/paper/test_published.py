@@ -2,9 +2,11 @@
 
 import pytest
 
+from resus.errors import ConfigError
 from resus.evaluation.metrics import rela_impr
-from resus.paper.published import STAGES, Printed, TableNumber, Times, base_of, paper
-from resus.paper.rivals.catalogue import METHODS
+from resus.paper.published import Printed, TableNumber, Times, base_of, paper
+from resus.paper.questions import STAGES, chosen_questions
+from resus.paper.rivals import METHODS
 
 ROUNDING = 0.00005  # of a printed AUC
 # where the printed RelaImpr is not that of the printed AUCs
@@ -92,3 +94,10 @@ def test_the_base_of_each_table() -> None:
     assert base_of(4, "resus-nn-joint") == "mus"
     names = ["resus-rr", "resus-nn-xdeepfm", "boosted-wide-deep", "fm", "boosted-fm"]
     assert [base_of(5, name) for name in names] == ["deepfm", "xdeepfm", "wide-deep", "fm", "fm"]
+
+
+def test_all_means_the_five_questions_of_the_paper() -> None:
+    assert chosen_questions("all") == ["rq1", "rq2", "rq3", "rq4", "rq5"]
+    assert chosen_questions("beyond") == ["beyond"]
+    with pytest.raises(ConfigError, match="did you mean 'beyond'"):
+        chosen_questions("beyon")

@@ -1,4 +1,4 @@
-"""Cells in one view: means over seeds, and differences over the seeds that two methods share."""
+"""Finished cells in one view: means over seeds, and pairs of methods over the seeds that both have."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from resus.evaluation.metrics import rela_impr
 from resus.evaluation.results import MetricValue
-from resus.paper.cells.cells import Cell, first_of_each
+from resus.paper.cells.records import Cell, first_of_each
 from resus.paper.published import Times
 
 PRETRAINING = "predictor"  # the stage of Ψ, or of a model that a method starts from
@@ -24,7 +24,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Noise:
-    """One fifth of the support, by distance to the query: means over seeds."""
+    """One fifth of the support, by distance to the query. Means over seeds."""
 
     distance: float
     auc: float
@@ -34,7 +34,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class Timing:
-    """Means over the cells that ran alone, or over all where none did."""
+    """Means over the cells that ran alone, or over all cells if none did."""
 
     times: Times
     alone: bool
@@ -43,7 +43,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Population:
-    """Least and most over the seeds, whose test users differ."""
+    """The smallest and the largest number over the seeds, whose test users differ."""
 
     size: int
     users: tuple[int, int]
@@ -51,7 +51,7 @@ class Population:
 
 
 class Numbers(Protocol):
-    """What a claim is judged by: our cells, or the paper's own tables. Nothing where a number does not exist."""
+    """What a claim is judged by: our cells, or the tables of the paper. None where a number does not exist."""
 
     def value(self, data_set: str, method: str, stage: str, metric: str) -> float | None: ...
 
@@ -61,7 +61,7 @@ class Numbers(Protocol):
 
 
 class Summary:
-    """Finished cells by data set and method; of cells with one key the first counts, but for times, where all do."""
+    """Finished cells by data set and method. Of cells with the same key the first counts, except for times."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self._all = cells
@@ -83,13 +83,13 @@ class Summary:
         return _spread(self._stage_values(data_set, method, stage, metric).values())
 
     def fixed(self, data_set: str, method: str, stage: str, metric: str) -> Spread | None:
-        """The same on the users that have a query at every size."""
+        """The same for the users that have a query at every size."""
         populations = [cell.results.fixed_population for cell in self._of(data_set, method).values()]
         found = [p.stages[stage] for p in populations if p is not None and stage in p.stages]
         return _spread(value for each in found if (value := getattr(each, metric)) is not None)
 
     def shared_seeds(self, data_set: str, methods: Iterable[str]) -> list[int]:
-        """The seeds that all of the methods have that were run at all."""
+        """The seeds that all methods have, methods without any cell left aside."""
         run = [set(found) for method in methods if (found := self.seeds(data_set, method))]
         return sorted(set.intersection(*run)) if run else []
 
@@ -99,7 +99,7 @@ class Summary:
         return _mean(getattr(cell.results.sizes[size], metric) for cell in cells if size in cell.results.sizes)
 
     def sizes(self, data_set: str) -> list[int]:
-        """Every support size from one event on that some cell was scored at."""
+        """Every support size above 0 at which some cell was scored."""
         return sorted({size for cell in self._of_any_method(data_set) for size in cell.results.sizes} - {0})
 
     def stage_sizes(self, data_set: str) -> dict[str, list[int]]:
@@ -111,7 +111,7 @@ class Summary:
         return found.mean if found else None
 
     def pair(self, data_set: str, method: str, against: str, stage: str, metric: str) -> tuple[float, float] | None:
-        """The means of two methods over the seeds that both have: each seed has test users of its own."""
+        """The means of two methods over the seeds that both have, since each seed draws its own test users."""
         own, other = (self._stage_values(data_set, name, stage, metric) for name in (method, against))
         seeds = own.keys() & other.keys()
         if not seeds:
@@ -119,12 +119,12 @@ class Summary:
         return statistics.fmean(own[seed] for seed in seeds), statistics.fmean(other[seed] for seed in seeds)
 
     def rela_impr(self, data_set: str, method: str, stage: str, base: str) -> float | None:
-        """RelaImpr of the mean AUCs of such a pair; none where the base is no better than chance."""
+        """RelaImpr of the mean AUCs of such a pair. None if the base is no better than chance."""
         pair = self.pair(data_set, method, base, stage, "auc")
         return rela_impr(*pair) if pair and pair[1] > 0.5 else None
 
     def noise(self, data_set: str, method: str) -> list[Noise]:
-        """From the nearest fifth to the farthest; empty where it was not run."""
+        """From the nearest fifth to the farthest. Empty if it was not run."""
         runs = [cell.noise for cell in self._of(data_set, method).values() if cell.noise]
         found = []
         for levels in zip(*runs, strict=True):
@@ -152,14 +152,14 @@ class Summary:
         )
 
     def times(self, data_set: str, method: str) -> Times | None:
-        """Of cells that ran alone only: others say little about a method."""
+        """Only from cells that ran alone: other times say little about a method."""
         found = self.timing(data_set, method)
         return found.times if found and found.alone else None
 
     def convergence(self, data_set: str, method: str) -> list[float]:
-        """Validation AUC after each epoch of the first seed, pretraining left out."""
+        """Validation AUC after each epoch of the first seed, without pretraining."""
         for cell in self._of(data_set, method).values():
-            return [validation for _, validation in trained_epochs(cell)]
+            return trained_epochs(cell)
         return []
 
     def populations(self, data_set: str) -> list[Population]:
@@ -193,10 +193,10 @@ class Summary:
         }
 
 
-def trained_epochs(cell: Cell) -> list[tuple[int, float]]:
-    """Number and validation AUC of the epochs after pretraining; of Ψ itself, pretraining is all there is."""
+def trained_epochs(cell: Cell) -> list[float]:
+    """Validation AUC of the epochs after pretraining. For Ψ itself, pretraining is all there is."""
     own = [epoch for epoch in cell.epochs if not epoch.stage.startswith(PRETRAINING)] or cell.epochs
-    return [(epoch.epoch, epoch.validation_auc) for epoch in own]
+    return [epoch.validation_auc for epoch in own]
 
 
 def _spread(values: Iterable[float]) -> Spread | None:

@@ -1,15 +1,19 @@
-"""A verdict on a claim: checks with numbers, and what they add up to. No verdict is ever typed in."""
+"""From numbers to verdicts: a claim is a list of checks, and its verdict says how many of them pass."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from resus.paper.comparisons import Comparison
-from resus.paper.published import STAGES, Paper
-from resus.paper.questions import DATA_SETS
-from resus.paper.report.summary import Numbers, Summary
+from resus.paper.cells.summary import Numbers, Summary
+from resus.paper.comparisons import Comparison, find_comparison
+from resus.paper.published import Paper
+from resus.paper.questions import DATA_SETS, STAGES
 
 SIGNIFICANT = 0.05
+COMPARABLE = 0.001  # AUC: what the paper calls comparable
+LITTLE = 0.002  # AUC: what it calls a little
+FAR = 0.01  # AUC: what it calls a large margin
+STEADY = 2.0  # gains are stable if the largest is at most this many times the smallest
 LISTED = 6  # more checks than this are counted, not listed
 
 
@@ -22,7 +26,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One case of a claim, by name and as a clause with numbers; it passes where the margin is above zero."""
+    """One case of a claim, with its numbers in a clause. It passes if the margin is above zero."""
 
     case: str
     margin: float
@@ -35,7 +39,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`passed` names the cases in which a claim that holds in part does hold; `whole` is false where methods lack."""
+    """`passed` names the cases that pass if the claim holds in part. `whole` is false if some methods were not run."""
 
     outcome: Outcome
     evidence: str
@@ -50,7 +54,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One data set's numbers, with what claims keep asking of them. `summary` is there where they are ours."""
+    """The numbers of one data set, and what claims ask of them. `summary` is None for the numbers of the paper."""
 
     numbers: Numbers
     data_set: str
@@ -74,7 +78,7 @@ class Evidence:
     def closest(
         self, methods: Sequence[str], rivals: Sequence[str], stage: str, metric: str = "auc"
     ) -> tuple[str, str] | None:
-        """The best of the methods and its best rival, by the gains of one over the other."""
+        """The best of the methods and its best rival, judged by the gains of one over the other."""
         found: dict[str, tuple[float, str]] = {}
         for method in methods:
             gains = [(gain, rival) for rival in rivals if (gain := self.gain(method, rival, stage, metric)) is not None]
@@ -86,7 +90,7 @@ class Evidence:
         return best, found[best][1]
 
     def on_average(self, method: str, against: str) -> tuple[float, float] | None:
-        """The mean AUCs over the stages, where all of them have one."""
+        """The mean AUCs over the stages, if all stages have one."""
         pairs = [pair for stage in STAGES if (pair := self.pair(method, against, stage))]
         if len(pairs) < len(STAGES):
             return None
@@ -95,7 +99,7 @@ class Evidence:
     def duel(
         self, method: str, against: str, stage: str, metric: str = "auc", *, above: float = 0, case: str | None = None
     ) -> list[Check]:
-        """Whether one method beats another by more than `above`; nothing where the two cannot be compared."""
+        """Whether one method beats another by more than `above`. Empty if the two cannot be compared."""
         pair = self.pair(method, against, stage, metric)
         if pair is None:
             return []
@@ -110,59 +114,34 @@ class Evidence:
         return find_comparison(self.comparisons, self.data_set, method, against, stage, metric)
 
 
+Checks = Callable[[Evidence], Sequence[Check]]
+
+
 @dataclass(frozen=True)
 class Claim:
-    """What the paper says, or what we ask beyond it, in plain words."""
+    """What is claimed, on which methods, and how it is judged.
+
+    `where` is the section or table of the paper. It is empty for a claim of our own.
+    """
 
     question: str
     words: str
     where: str
     methods: tuple[str, ...]
-    checks: Callable[[Evidence], Sequence[Check]]
-    ours: bool = False
+    checks: Checks
+
+    @property
+    def ours(self) -> bool:
+        return not self.where
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """A claim with a verdict per data set: by our cells, and by the paper's own tables."""
+    """A claim with one verdict per data set: by our cells, and by the numbers that the paper prints."""
 
     claim: Claim
     verdicts: Mapping[str, Verdict]
     on_paper: Mapping[str, Verdict]
-
-
-def find_comparison(
-    comparisons: Sequence[Comparison], data_set: str, method: str, against: str, stage: str, metric: str
-) -> Comparison | None:
-    """Of several, the one over most seeds."""
-    wanted = (data_set, method, against, stage, metric)
-    found = [
-        each for each in comparisons if (each.data_set, each.method, each.against, each.stage, each.metric) == wanted
-    ]
-    return max(found, key=lambda each: (len(each.seeds), each.replicates), default=None)
-
-
-def significant(p_value: float | None) -> bool:
-    return p_value is not None and p_value < SIGNIFICANT
-
-
-def verdict_of(checks: Sequence[Check], absent: Sequence[str] = ()) -> Verdict:
-    """All checks pass, some, or none; `absent` are methods without which the claim was judged."""
-    left_out = f"; not run: {', '.join(absent)}" if absent else ""
-    if not checks:
-        return Verdict(Outcome.UNTESTED, f"Nothing to judge by{left_out}.")
-    whole = not absent
-    passed = [check.case for check in checks if check.passed]
-    failed = [check.case for check in checks if not check.passed]
-    evidence = f"{_clauses(checks, len(passed))}{left_out}."
-    if not failed:
-        return Verdict(Outcome.HOLDS, evidence, whole=whole)
-    if not passed:
-        return Verdict(Outcome.FAILS, evidence, whole=whole)
-    if min(len(passed), len(failed)) > LISTED:
-        return Verdict(Outcome.IN_PART, evidence, f"{len(passed)} of {len(checks)} cases", whole)
-    shorter = f"all but {', '.join(failed)}" if len(failed) < len(passed) else ", ".join(passed)
-    return Verdict(Outcome.IN_PART, evidence, shorter, whole)
 
 
 def rule(
@@ -174,7 +153,7 @@ def rule(
     labels: Mapping[str, str],
     missing: Mapping[str, str],
 ) -> list[Ruling]:
-    """Every claim on every data set; a data set without cells says why it has none."""
+    """Judge every claim on every data set. A data set without cells says why it has none."""
     rulings = []
     for claim in claims:
         verdicts = {}
@@ -192,13 +171,70 @@ def rule(
     return rulings
 
 
-def not_run(data_set: str, missing: Mapping[str, str]) -> str:
-    return f"not run: {missing[data_set]}" if data_set in missing else "not run"
+def verdict_of(checks: Sequence[Check], absent: Sequence[str] = ()) -> Verdict:
+    """All checks pass, some, or none. `absent` are methods of the claim that were not run."""
+    left_out = f"; not run: {', '.join(absent)}" if absent else ""
+    if not checks:
+        return Verdict(Outcome.UNTESTED, f"Nothing to judge by{left_out}.")
+    whole = not absent
+    passed = [check.case for check in checks if check.passed]
+    failed = [check.case for check in checks if not check.passed]
+    evidence = f"{_clauses(checks, len(passed))}{left_out}."
+    if not failed:
+        return Verdict(Outcome.HOLDS, evidence, whole=whole)
+    if not passed:
+        return Verdict(Outcome.FAILS, evidence, whole=whole)
+    if min(len(passed), len(failed)) > LISTED:
+        return Verdict(Outcome.IN_PART, evidence, f"{len(passed)} of {len(checks)} cases", whole)
+    shorter = f"all but {', '.join(failed)}" if len(failed) < len(passed) else ", ".join(passed)
+    return Verdict(Outcome.IN_PART, evidence, shorter, whole)
 
 
 def _clauses(checks: Sequence[Check], passed: int) -> str:
-    """All of them, or how many pass and the two ends."""
+    """All clauses, or how many checks pass with the weakest and the strongest."""
     if len(checks) <= LISTED:
         return "; ".join(check.clause for check in checks)
     least, most = min(checks, key=lambda check: check.margin), max(checks, key=lambda check: check.margin)
     return f"{passed} of {len(checks)} cases; weakest {least.clause}; strongest {most.clause}"
+
+
+def not_run(data_set: str, missing: Mapping[str, str]) -> str:
+    return f"not run: {missing[data_set]}" if data_set in missing else "not run"
+
+
+def significant(p_value: float | None) -> bool:
+    return p_value is not None and p_value < SIGNIFICANT
+
+
+def p_text(p_value: float) -> str:
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def significance(
+    evidence: Evidence, comparison: Comparison, case: str, *, below: float, fewest_runs: int = 2
+) -> list[Check]:
+    """Both tests if both could be made. Empty if none was."""
+    runs = len(comparison.seeds)
+    tests = {"t-test": comparison.p_ttest if runs >= fewest_runs else None, "bootstrap": comparison.p_bootstrap}
+    p_values = [p for p in tests.values() if p is not None]
+    if not p_values:
+        return []
+    margin = below - max(p_values) if comparison.difference > 0 else -1.0
+    shown = ", ".join(f"{name} p {'not computed' if p is None else p_text(p)}" for name, p in tests.items())
+    pair = f"{evidence.label(comparison.method)} over {evidence.label(comparison.against)} {comparison.difference:+.4f}"
+    return [Check(case, margin, f"{case}: {pair}, {shown}")]
+
+
+def beats(methods: Sequence[str], rivals: Sequence[str]) -> Checks:
+    """The best of the methods against its hardest rival, in AUC and in GAUC."""
+
+    def checks(evidence: Evidence) -> list[Check]:
+        found = []
+        for metric in ("auc", "gauc"):
+            for stage in STAGES:
+                if pair := evidence.closest(methods, rivals, stage, metric):
+                    (check,) = evidence.duel(*pair, stage, metric)
+                    found.append(Check(f"{metric.upper()} {stage}", check.margin, f"{metric.upper()} {check.clause}"))
+        return found
+
+    return checks
