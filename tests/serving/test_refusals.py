@@ -1,6 +1,7 @@
 """Bad requests get one sentence that names the place of the mistake, and no request gets a 5xx."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted_models import events, log_of, tiny
+from pydantic import ValidationError
 from service_fixtures import CAPACITY
 from service_process import InProcess, event, in_process, post, predict, refused
 
@@ -18,10 +20,18 @@ from resus.errors import DataError
 from resus.serving.catalogue.catalogue import Catalogue
 from resus.serving.engine import Engine
 from resus.serving.http.app import build_app
-from resus.serving.http.guard import Access
-from resus.serving.limits import MAX_CANDIDATES
+from resus.serving.http.guard import REQUEST_BYTES, Access
+from resus.serving.limits import (
+    MAX_CANDIDATES,
+    MAX_FIELDS,
+    MAX_TEXT,
+    MAX_VALUES,
+    BadValueError,
+    checked_field_values,
+)
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
+    EventsRequest,
     InlineEvent,
     PredictRequest,
 )
@@ -250,3 +260,62 @@ def test_no_address_is_answered_with_5xx(client: InProcess, words: list[bytes]) 
     for start in ("/", "/v1/users/", "/page/"):
         for method in ("GET", "DELETE"):
             assert client.request(method, start + address).status_code < 500
+
+
+LONGEST = "x" * MAX_TEXT
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 0, -(2**63), 2**63 - 1, 1e308, "", "é💩", LONGEST, [], [1, "a", None], ["x"] * MAX_VALUES]
+)
+def test_a_value_passes_as_it_is(value: Any) -> None:
+    given = {"a": value}
+    assert checked_field_values(given) is given
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        2**63,
+        -(2**63) - 1,
+        float("nan"),
+        float("inf"),
+        LONGEST + "x",
+        "\ud800",
+        {},
+        [[]],
+        [{}],
+        ["x"] * (MAX_VALUES + 1),
+        b"x",
+    ],
+)
+def test_a_bad_value_is_refused_and_its_field_named(value: Any) -> None:
+    with pytest.raises(BadValueError, match="a value is a text") as raised:
+        checked_field_values({"good": 1, "bad": value})
+    assert raised.value.field == "bad"
+
+
+@pytest.mark.parametrize("given", [None, [], "x", {"\udc00": 1}, {f"f{number}": 1 for number in range(MAX_FIELDS + 1)}])
+def test_an_object_that_is_not_a_row_is_refused(given: Any) -> None:
+    with pytest.raises(BadValueError) as raised:
+        checked_field_values(given)
+    assert raised.value.field is None
+
+
+@pytest.mark.parametrize("place", ["context", "candidates", "features"])
+def test_the_worst_body_that_fits_is_refused_quickly(place: str) -> None:
+    """A body full of mistakes: pydantic makes an object for each error, so there must be few."""
+    row: dict[str, Any] = {f"{number}": [{}] * MAX_VALUES for number in range(3300)}
+    narrow: dict[str, Any] = {f"{number}": {} for number in range(MAX_FIELDS)}
+    bodies: dict[str, Any] = {
+        "context": {"items": ["1"], "context": row},
+        "candidates": {"candidates": [narrow] * 450},
+        "features": {"events": [{"id": "1", "user": "u", "time": 0.0, "label": 1, "features": narrow}] * 430},
+    }
+    body = json.dumps(bodies[place], separators=(",", ":"))
+    assert REQUEST_BYTES * 0.7 < len(body) < REQUEST_BYTES
+    began = time.process_time()
+    with pytest.raises(ValidationError) as raised:
+        (EventsRequest if place == "features" else PredictRequest).model_validate_json(body)
+    assert raised.value.error_count() <= 1000
+    assert time.process_time() - began < 1

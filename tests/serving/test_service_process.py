@@ -4,11 +4,15 @@ Starting a process takes seconds, so tests share services, and each test uses it
 """
 
 import contextlib
+import json
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -340,3 +344,36 @@ def test_a_missing_run_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> Non
     with pytest.raises(ArtifactError, match="nowhere"):
         start_with(tmp_path / "nowhere")
     assert list(tmp_path.iterdir()) == []
+
+
+LOAD = """
+import json, sys
+from pathlib import Path
+from resus.serving import Engine, LoadedModel, open_store
+from resus.serving.messages import PredictRequest
+
+engine = Engine(LoadedModel.load(Path(sys.argv[1])), open_store(sys.argv[2], capacity=10))
+engine.predict(PredictRequest(items=["1"]))
+print(json.dumps(sorted(sys.modules)))
+
+from resus.serving.http.app import build_app
+from resus.serving.http.guard import Access
+
+build_app(engine, Path(sys.argv[1]), Access("localhost", None))
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def test_serving_imports_no_training_and_the_engine_no_http(exported: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-c", LOAD, exported, tmp_path / "events"]
+    done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
+    engine, service = (set(json.loads(line)) for line in done.stdout.splitlines())
+    assert not {"fastapi", "starlette", "uvicorn", "resus.serving.http"} & engine
+
+    ours = {name for name in service if name.startswith("resus.")}
+    rooms = Counter(name.split(".")[1] for name in ours)
+    assert not {"training", "report", "paper", "baselines", "estimator", "scoring", "cluster", "cli"} & rooms.keys()
+    assert {name for name in ours if name.startswith("resus.evaluation.")} == {"resus.evaluation.results"}
+    assert "resus.serving.export" not in ours
+    assert len(ours) <= 100, rooms
+    assert not {"lightgbm", "sklearn", "scipy", "matplotlib", "ray"} & service

@@ -33,8 +33,12 @@ class CategoricalField(Field):
         return self.vocabulary.look_up(as_text(column))[:, None], None
 
     def encode_values(self, values: Sequence[Any]) -> Encoded:
-        place_of, name = self.vocabulary.place_of, self.name
-        places = [place_of(value, row, name) for row, value in enumerate(values)]
+        known = self.vocabulary.places
+        places = [known.get(value) if isinstance(value, str) else None for value in values]
+        if None in places:  # unknown, missing, or not spelled as in the vocabulary
+            place_of, name = self.vocabulary.place_of, self.name
+            both = enumerate(zip(places, values, strict=True))
+            places = [place_of(value, row, name) if place is None else place for row, (place, value) in both]
         return np.array(places, dtype=np.int32).reshape(-1, 1), None
 
     def decode(self, ids: Ids, weights: Floats | None) -> str | None:

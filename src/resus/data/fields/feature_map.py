@@ -58,7 +58,7 @@ class FeatureMap:
     def n_ids(self) -> int:
         return sum(field.ids for field in self.fields)
 
-    @property
+    @cached_property
     def n_columns(self) -> int:
         return sum(self.column_counts)
 
@@ -67,7 +67,7 @@ class FeatureMap:
         """Columns per field, in order: all that an embedding layer needs to know about the fields."""
         return tuple(field.columns for field in self.fields)
 
-    @property
+    @cached_property
     def weighted(self) -> bool:
         return any(field.weighted for field in self.fields)
 
@@ -108,10 +108,15 @@ class FeatureMap:
         ids = np.empty((rows, self.n_columns), dtype=np.int32)
         weights = np.ones((rows, self.n_columns), dtype=np.float32) if self.weighted else None
         for block, (own_ids, own_weights) in zip(self.blocks, encoded, strict=True):
-            np.add(own_ids, np.int32(block.first), out=ids[:, block.columns])
+            ids[:, block.columns] = own_ids
             if weights is not None and own_weights is not None:
                 weights[:, block.columns] = own_weights
+        ids += self._first_of_columns
         return ids, weights
+
+    @cached_property
+    def _first_of_columns(self) -> Ids:
+        return np.repeat(self.first_ids, self.column_counts).astype(np.int32)
 
     def decode(self, ids: Ids, weights: Floats | None) -> dict[str, Any]:
         """Field → raw value of one encoded row `[C]`; None is missing or unknown."""

@@ -62,21 +62,19 @@ class NumericField(Field):
         if bool(bad.any()):
             row = int(bad.arg_true()[0])
             raise RowError(row, self.name, f"{column[row]!r} is not a number", "write a number")
-        return self._encoded(numbers)
-
-    def encode_values(self, values: Sequence[Any]) -> Encoded:
-        read = (number_of(value, row, self.name) for row, value in enumerate(values))
-        numbers = np.array([np.nan if number is None else number for number in read], dtype=np.float64)
-        far = np.flatnonzero(np.abs((numbers - self.center) / self.scale) > LARGEST_WEIGHT)
-        if len(far):
-            what = "the number is too far from all numbers of the training data"
-            raise RowError(int(far[0]), self.name, what, "send another number")
-        return self._encoded(numbers)
-
-    def _encoded(self, numbers: Doubles) -> Encoded:
         present = np.isfinite(numbers)
         weights = np.where(present, (numbers - self.center) / self.scale, 1.0)
         return present.astype(np.int32)[:, None], weights.astype(np.float32)[:, None]
+
+    def encode_values(self, values: Sequence[Any]) -> Encoded:
+        numbers = [number_of(value, row, self.name) for row, value in enumerate(values)]
+        weights = [1.0 if number is None else (number - self.center) / self.scale for number in numbers]
+        far = next((row for row, weight in enumerate(weights) if abs(weight) > LARGEST_WEIGHT), None)
+        if far is not None:
+            what = "the number is too far from all numbers of the training data"
+            raise RowError(far, self.name, what, "send another number")
+        present = np.array([number is not None for number in numbers], dtype=np.int32)
+        return present.reshape(-1, 1), np.array(weights, dtype=np.float32).reshape(-1, 1)
 
     def decode(self, ids: Ids, weights: Floats | None) -> int | float | None:
         assert weights is not None

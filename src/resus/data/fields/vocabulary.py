@@ -40,10 +40,10 @@ class Vocabulary:
 
     def place_of(self, value: Any, row: int, name: str) -> int:
         """The place of one value of a request; RowError for what no field can hold."""
-        place = self._places.get(value) if isinstance(value, str) else None  # mostly the whole work
+        place = self.places.get(value) if isinstance(value, str) else None  # mostly the whole work
         if place is None:
             text = text_of(value, row, name)
-            place = self._places.get(spelled(text), 0) if text else 0
+            place = self.places.get(spelled(text), 0) if text else 0
         return place
 
     @cached_property
@@ -53,5 +53,5 @@ class Vocabulary:
         return values.gather(order), (1 + order).astype(np.int32)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def places(self) -> dict[str, int]:
         return {value: place for place, value in enumerate(self._values, 1)}
