@@ -17,7 +17,6 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import Rows
 from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
 from resus.randomness import Purpose, generator
@@ -216,7 +215,7 @@ class ItemClicks:
         )
         return cls(column, first, _without_each(clicks), _without_each(counts))
 
-    def features(self, log: InteractionLog, rows: Rows, fold: Integers | int) -> Doubles:
+    def features(self, log: InteractionLog, rows: Integers, fold: Integers | int) -> Doubles:
         """`[n, 2]`: the shrunken click rate of the row's item, and the number of its events."""
         item = log.ids[rows, self.column] - self.first_id
         mean = self.clicks.sum(axis=1) / np.maximum(self.counts.sum(axis=1), 1)
@@ -224,7 +223,7 @@ class ItemClicks:
         return np.stack([(clicks + ITEM_PRIOR * mean[fold]) / (count + ITEM_PRIOR), count], axis=-1)
 
 
-def shares_value(log: InteractionLog, field: int, rows: Rows, support: Rows) -> Booleans:
+def shares_value(log: InteractionLog, field: int, rows: Integers, support: Integers) -> Booleans:
     """Rows `[n]` and support rows `[n, S]` → `[n, S]`: whether both have a known value of the field in common."""
     encoded, first, columns = log.features.blocks[field]
     asked, known = log.ids[:, columns][rows][:, None, :, None], log.ids[:, columns][support][:, :, None, :]
@@ -248,7 +247,7 @@ def _without_each(counts: Doubles) -> Doubles:
     return np.concatenate([(total - counts) * (FOLDS / (FOLDS - 1)), total])
 
 
-def _fold_of(log: InteractionLog, rows: Rows) -> Integers:
+def _fold_of(log: InteractionLog, rows: Integers) -> Integers:
     user: Integers = np.searchsorted(log.offsets, rows, side="right") - 1
     return user % FOLDS
 

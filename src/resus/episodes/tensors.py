@@ -8,8 +8,6 @@ from torch import Tensor
 from resus.arrays import Floats, Ids, Integers
 from resus.data.log.log import InteractionLog
 
-Rows = Integers  # numbers of rows of a log
-
 
 class Features(NamedTuple):
     """What a model sees of N rows: `[N, C]` ids into one embedding table, and their weights (None: all 1)."""

@@ -14,7 +14,7 @@ from resus.baselines.shelf import shared_predictor
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import Rows, features_of, labels_of
+from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ConfigError
 from resus.history import EpochRecord, History
 from resus.model.predictors import PREDICTORS
@@ -86,13 +86,13 @@ class BoostedSupports:
             logits[asked, column] = basis[asked] + self._added(log, ordered.rows[known], ordered.rows[asked])
         return logits
 
-    def _added(self, log: InteractionLog, support: Rows, asked: Rows) -> Floats:
+    def _added(self, log: InteractionLog, support: Integers, asked: Integers) -> Floats:
         """Ψ₂'s logits of the asked rows, trained on the support rows; 0 without support."""
         if not len(support):
             return np.zeros(len(asked), dtype=np.float32)
         return self._learn_second(log, support).logits_of_rows(log, asked)
 
-    def _learn_second(self, log: InteractionLog, rows: Rows) -> NeuralPredictor:
+    def _learn_second(self, log: InteractionLog, rows: Integers) -> NeuralPredictor:
         """Minimise the cross-entropy of σ(Ψ + Ψ₂) with Ψ frozen, always from the same start."""
         rows = rows[_order_by_content(log, rows)]
         features, labels = features_of(log, rows), labels_of(log, rows)
@@ -113,7 +113,7 @@ class BoostedSupports:
         return second
 
 
-def _order_by_content(log: InteractionLog, rows: Rows) -> Integers:
+def _order_by_content(log: InteractionLog, rows: Integers) -> Integers:
     """The same events give the same batches, whatever order they come in. Equal rows are interchangeable."""
     keys = (log.labels[rows], *log.ids[rows].T)
     if log.weights is not None:

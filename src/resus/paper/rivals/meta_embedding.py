@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.func import grad, grad_and_value
 from torch.nn import functional
 
+from resus.arrays import Integers
 from resus.baselines.base import Task
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch
-from resus.episodes.tensors import Rows, features_of, labels_of
+from resus.episodes.tensors import features_of, labels_of
 from resus.history import History, best_epoch
 from resus.model.encoders.embedding import FieldEmbedding
 from resus.model.encoders.layers import pairwise_interactions, perceptron
@@ -120,11 +121,11 @@ class MetaEmbedding(EpisodicMethod):
         number = np.full(log.n_rows, -1)
         number[rows] = np.repeat(np.arange(len(task.split.train)), log.lengths[task.split.train])
 
-        def batches(epoch: int) -> Sequence[Rows]:
+        def batches(epoch: int) -> Sequence[Integers]:
             shuffled = generator(Purpose.META_EMBEDDING_BATCHES, task.config.seed, epoch).permutation(rows)
             return np.split(shuffled, range(chosen.batch_size, len(shuffled), chosen.batch_size))
 
-        def loss(batch: Rows) -> Tensor:
+        def loss(batch: Integers) -> Tensor:
             users = functional.embedding(torch.from_numpy(number[batch]), base.users)
             logits = base(base.embedding(features_of(log, batch)), users)
             return functional.binary_cross_entropy_with_logits(logits, labels_of(log, batch))

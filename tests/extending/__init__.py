@@ -1,0 +1,1 @@
+"""One toy of each extension."""

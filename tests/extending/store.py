@@ -1,0 +1,58 @@
+"""A store: events in the memory of one process."""
+
+import itertools
+import threading
+from collections.abc import Sequence
+
+from resus.serving.store import Event, Outcome, UserRecord
+
+
+class MemoryStore:
+    def __init__(self, url: str, *, capacity: int) -> None:
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._versions = itertools.count(1)
+        self._users: dict[str, UserRecord] = {}
+
+    def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
+        with self._lock:
+            return [self._add(user, event) for user, event in batch]
+
+    def _add(self, user: str, event: Event) -> Outcome:
+        events = {old.id: old for old in self.read(user).events}
+        before = events.get(event.id)
+        if before is not None and before.label == event.label:
+            return "known"
+        if before is not None:
+            event = Event(before.id, before.time, event.label, before.features)
+        latest = sorted([*(events | {event.id: event}).values()], key=lambda each: each.moment)[-self._capacity :]
+        if event not in latest:
+            return "too old"
+        self._users[user] = UserRecord(next(self._versions), tuple(latest))
+        return "added" if before is None else "corrected"
+
+    def version(self, user: str) -> int:
+        return self.read(user).version
+
+    def read(self, user: str) -> UserRecord:
+        return self._users.get(user, UserRecord(0, ()))
+
+    def forget(self, user: str, event_id: str) -> bool:
+        with self._lock:
+            events = self.read(user).events
+            left = tuple(event for event in events if event.id != event_id)
+            if left:
+                self._users[user] = UserRecord(next(self._versions), left)
+            else:
+                self._users.pop(user, None)
+            return len(left) < len(events)
+
+    def delete(self, user: str) -> bool:
+        with self._lock:
+            return self._users.pop(user, None) is not None
+
+    def users(self) -> int:
+        return len(self._users)
+
+    def close(self) -> None:
+        self._users.clear()
