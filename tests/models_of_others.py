@@ -89,7 +89,7 @@ def steep_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
 
 
 def forest_lightgbm_file(table: pl.DataFrame, folder: Path) -> Fitted:
-    """Trees that are averaged, so that the raw score is no logit at all."""
+    """Trees that are averaged, so that the raw score is not a logit."""
     columns = table.select("price", "discount").to_pandas()
     forest = {"boosting": "rf", "bagging_freq": 1, "bagging_fraction": 0.5, "num_threads": 1, "verbosity": -1}
     model = lightgbm.train(forest | {"objective": "binary"}, lightgbm.Dataset(columns, table["click"].to_numpy()), 8)

@@ -220,6 +220,7 @@ def test_every_option_in_a_sentence_exists(shown: Shown) -> None:
         "resus train ml-1m --set training.epoch=3",
         "resus train ml-1m --set training.epochs=many",
         "resus train ml-1m --predictor deepfn",
+        "resus train ml-1m --learner nearest --set learner.taste=false",
         "resus prepare planted --set user=30",
         "resus prepare ml-1m --set negative=2",
         "resus predict runs/mine --support support.csv",

@@ -67,7 +67,7 @@ class Resus:
             self._own_model = ScoreColumn.of(predictor, chosen.get("predictor.column", SCORE))
             if "predictor.kind" in chosen:
                 raise ConfigError(
-                    f"{self._own_model.written_by} is handed over as the predictor, and the settings say "
+                    f"{self._own_model.written_by} is given as the predictor, and the settings say "
                     f"predictor.kind={chosen['predictor.kind']}: leave one of them out"
                 )
             predictor = f"logits:{self._own_model.name}"

@@ -24,7 +24,7 @@ def log() -> InteractionLog:
 
 
 def values_of(log: InteractionLog, field: int, row: int) -> set[tuple[int, float]]:
-    """The known values of a row's field; a number is told apart by its weight."""
+    """The known values of a row's field; a number is identified by its weight."""
     column, encoded = sum(log.features.column_counts[:field]), log.features.fields[field]
     ids = log.ids[row, column : column + encoded.columns]
     weights = log.weights[row, column : column + encoded.columns] if log.weights is not None else np.ones(len(ids))

@@ -178,7 +178,7 @@ def test_prepare_takes_any_model_and_paths_as_text(
 def test_a_model_and_another_predictor_in_the_settings(settings: dict[str, Any], path: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^model.cbm is handed over as the predictor, and the settings say predictor.kind=fm: leave one of them",
+        match=r"^model.cbm is given as the predictor, and the settings say predictor.kind=fm",
     ):
         Resus(predictor=path, settings=settings)
     assert Resus(predictor=path, settings={"predictor": {"column": "mine"}}).config.predictor.score_column == "mine"

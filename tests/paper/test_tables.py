@@ -164,7 +164,7 @@ def test_times_tell_pretraining_and_company() -> None:
     assert ours["training, s (+ pretraining): paper"].text == "438 (+20)"
     assert ours["test, all sizes, s: ours"].text == "0.5"
     assert (ours["measured"].text, ours["threads"].text, ours["epochs: paper"].text) == ("alone", "2", "4")
-    assert row(table, "lwa")["measured"].text == "beside other cells"
+    assert row(table, "lwa")["measured"].text == "with other cells"
     assert row(table, "lwa")["training, s (+ pretraining): paper"].text == "1085"
 
 

@@ -72,7 +72,7 @@ def example_without_truth() -> Results:
 
 
 def example_of_short_users() -> Results:
-    """Nobody has a query at sizes 5 and 6, so stage III is empty and there is no fixed population."""
+    """No user has a query at sizes 5 and 6, so stage III is empty and there is no fixed population."""
     return planted_results((3, 4, 5) * 20, draws=60)
 
 

@@ -1,4 +1,4 @@
-"""A reload replaces the model while requests go on, and a bad model leaves the old one in use."""
+"""A reload replaces the model while requests continue, and a bad model leaves the old one in use."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_a_reload_loads_a_new_model(client: InProcess, served_run: Path, another
 def test_a_reload_reads_new_titles_and_results(client: InProcess, served_run: Path) -> None:
     """Titles and results may be new while the model is the same."""
     results = json.loads((served_run / "results.json").read_text())
-    results["log"]["name"] = "evaluated anew"
+    results["log"]["name"] = "evaluated again"
     (served_run / "results.json").write_text(json.dumps(results))
     Catalogue.load(served_run).with_titles({"1": "The First"}).save(served_run)
     assert client.post("/v1/reload").status_code == 200

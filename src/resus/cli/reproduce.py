@@ -45,7 +45,7 @@ def command(
     ] = 200,
     report_only: Annotated[bool, typer.Option("--report-only", help="Run nothing. Report the finished cells.")] = False,
 ) -> None:
-    """Run the experiments of the paper: all methods, tables and figures beside the paper's numbers, claim by claim.
+    """Run the experiments of the paper: all methods, tables and figures, next to the paper's numbers.
 
     Each finished cell (data set, method, seed) is one line of cells.jsonl. The same command runs only missing cells.
     """

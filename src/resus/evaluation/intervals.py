@@ -170,7 +170,7 @@ def _fewest_users(measured: ModelResults, stage: str, metric: Metric) -> int:
 
 
 def _mean_of_present(values: Sequence[Doubles]) -> Doubles:
-    """Mean over the arrays, entry by entry, without nan; nan where there is no number."""
+    """Mean over the arrays, entry by entry, without nan; nan if all entries are nan."""
     stacked = np.stack(values)
     present = ~np.isnan(stacked)
     found = np.full(stacked.shape[1:], np.nan)

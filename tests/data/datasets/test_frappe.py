@@ -57,7 +57,7 @@ def write_frappe(folder: Path, rows: list[list[object]]) -> Path:
 
 
 def rows_of(users: int, items: int) -> list[list[object]]:
-    """User u has the items of its own parity, and item 0 is had once only."""
+    """User u has the items of the same parity as u; item 0 occurs only once."""
     logs = [
         [u, i, 3, "noon", "monday", "no", "x", "free", "sunny", "Oz", 0] for u in range(users) for i in range(1, items)
     ]

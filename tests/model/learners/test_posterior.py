@@ -236,7 +236,7 @@ def test_empty_supports_and_empty_slots_say_nothing() -> None:
 
 @pytest.mark.parametrize(("size", "width"), [(6, 3), (20, 1)])
 def test_unknown_items_are_not_the_same(size: int, width: int) -> None:
-    """Of two events and a query whose items are unknown, each counts as an item of its own."""
+    """Of two events and a query whose items are unknown, each counts as a separate item."""
     users, learner = drawn([size, 3], width=width, seed=15), built()
     unknown, apart, asked = users.support.clone(), users.support.clone(), users.query.clone()
     unknown[:, :2, 0], apart[:, :2, 0], asked[:, 0, 0] = -1.0, torch.tensor([91.0, 92.0]), -1.0

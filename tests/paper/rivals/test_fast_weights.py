@@ -40,7 +40,7 @@ def fast_answers(layers: nn.Sequential, inputs: Tensor, labels: Tensor, steps: i
 
 
 def naive_answers(layers: nn.Sequential, inputs: Tensor, labels: Tensor, steps: int) -> Tensor:
-    """One user after the other, each with a whole set of weights of its own."""
+    """One user after the other, each with a full set of weights."""
     answers, start = [], 0
     for length, size in zip(LENGTHS, SIZES, strict=True):
         support, query = slice(start, start + size), slice(start + size, start + length)

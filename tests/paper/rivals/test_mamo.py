@@ -74,7 +74,7 @@ def fast_logits(model: MAMONetwork) -> Tensor:
 
 
 def naive_logits(model: MAMONetwork) -> Tensor:
-    """User by user: read the memories, make whole weights of one's own, take one step, answer."""
+    """User by user: read the memories, make full weights for the user, take one step, answer."""
     batch, answers, start = episodes(), [], 0
     for length, size in zip(batch.lengths, SIZES, strict=True):
         rows = batch.rows[start : start + length]

@@ -133,6 +133,6 @@ def test_the_base_model_knows_its_training_users_by_their_id() -> None:
 def test_a_finished_fit_is_taken_from_its_folder(tmp_path: Path) -> None:
     task = Task(log(), resolve(TINY), folder=tmp_path)
     first, again = MetaEmbedding(), MetaEmbedding()
-    assert first.fit(task) == again.fit(task), "the same seconds: nothing was trained anew"
+    assert first.fit(task) == again.fit(task), "the same seconds: nothing was trained again"
     batch = episodes(3, 0, 5)
     np.testing.assert_array_equal(again.score(log(), batch), first.score(log(), batch))

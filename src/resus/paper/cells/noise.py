@@ -60,7 +60,7 @@ def _fifths(values: Array) -> Array:
 
 
 def _answers(method: Method, log: InteractionLog, supports: Integers, queries: Integers) -> Floats:
-    """Logits of the queries. Each query is treated as a user of its own, with its own support."""
+    """Logits of the queries. Each query counts as a separate user with its own support."""
     size = supports.shape[1]
     batch = EpisodeBatch(
         rows=np.column_stack([supports, queries]).ravel(),

@@ -79,7 +79,7 @@ def table_5(material: Material, data_set: str, stage: str, *, boosting: bool) ->
 
 
 def beyond_table(material: Material, data_set: str) -> ReportTable:
-    """RESUS+ beside its Ψ, what practitioners use, the paper's RESUS, and itself without each of its parts."""
+    """RESUS+ next to its Ψ, what practitioners use, the paper's RESUS, and itself without each of its parts."""
 
     def stars(method: str, stage: str, metric: str) -> str:
         return _marks(find_comparison(material.comparisons, data_set, PLUS, method, stage, metric))
@@ -125,7 +125,7 @@ def _beside_the_paper(
     rivals: Callable[[str], Sequence[str]],
     rival: str,
 ) -> ReportTable:
-    """Our numbers beside those of the paper. A group is a title, a stage and its methods."""
+    """Our numbers next to those of the paper. A group is a title, a stage and its methods."""
 
     def stars(method: str, stage: str, metric: str) -> str:
         return _stars(material, data_set, method, rivals(method), stage, metric)

@@ -137,7 +137,7 @@ def _title(axes: Axes, title: str, subtitle: str) -> None:
 
 
 def _draw(axes: Axes, curves: Sequence[Curve], labels: Mapping[str, str], *, marked: bool = False) -> None:
-    """Draw the curves, and write each name beside the right edge, joined to the end of its curve."""
+    """Draw the curves, and write each name at the right edge, joined to the end of its curve."""
     ends: list[End] = []
     for method, places, heights in curves:
         if not heights:

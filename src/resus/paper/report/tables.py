@@ -90,7 +90,7 @@ def table_6(material: Material, data_set: str) -> ReportTable:
             number(sum(aucs) / len(aucs) if aucs else None),
             number(sum(gaucs) / len(gaucs) if gaucs else None),
             Entry(", ".join(map(str, timing.threads))) if timing else NONE,
-            Entry("alone" if timing.alone else "beside other cells") if timing else NONE,
+            Entry("alone" if timing.alone else "with other cells") if timing else NONE,
         ]
         rows.append(Row(material.label(method), tuple(entries)))
     columns = (

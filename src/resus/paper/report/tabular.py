@@ -105,7 +105,7 @@ def marked(
 
 
 def as_markdown(table: ReportTable) -> str:
-    """Markdown has only one heading line. The title of a group is a row of its own."""
+    """Markdown has only one heading line. The title of a group gets its own row."""
     lines = [f"**{markdown_text(table.caption)}**", ""] if table.caption else []
     lines.append(
         _markdown_row([markdown_text(table.corner), *(markdown_text(column.full) for column in table.columns)])

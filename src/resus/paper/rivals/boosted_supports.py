@@ -27,7 +27,7 @@ from resus.randomness import Purpose, generator
 class BoostedSupports:
     """ŷ = σ(Ψ(x) + Ψ₂(x)), where Ψ₂ has Ψ's kind and fits Ψ's errors on the supports of all evaluated users.
 
-    Ψ₂ is trained anew for each support size, on the users with a query left. So a user's answer depends on the supports
+    Ψ₂ is trained for each support size, on the users with a query left. So a user's answer depends on the supports
     of other users by design, but not on the order of users or events. `fit` trains Ψ, and chooses Ψ₂'s epochs and
     learning rate on the validation users.
     """

@@ -27,7 +27,7 @@ SCORING_ROWS = 4096
 
 
 class EpisodicMethod(ABC):
-    """A method with one network, trained on episodes of the training users and adapted anew to each support.
+    """A method with one network, trained on episodes of the training users and adapted to each support.
 
     `network(batch, features, labels)` maps all rows of a batch and their labels `[N]` to logits of its queries `[Q]`.
     """

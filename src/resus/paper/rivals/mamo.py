@@ -1,7 +1,7 @@
 """MAMO (Dong et al. 2020, "MAMO: Memory-Augmented Meta-Optimization for Cold-start Recommendation").
 
 MeLU with memories of what earlier users needed. The profile p_u of a user attends over K slots,
-a_u = softmax(cos(p_u, M_P)), and the slots give the user a start of its own before the first gradient step:
+a_u = softmax(cos(p_u, M_P)), and the slots give each user their own start before the first gradient step:
 b_u = a_u·M_U moves the user-related parameters, φ_u − τ b_u, and M_u = a_u·M_UI transforms what the decision layers
 read.
 """

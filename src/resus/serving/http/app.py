@@ -86,7 +86,7 @@ class Service:
         return await anyio.to_thread.run_sync(work, limiter=self._writers)
 
     def reload(self, *, announce: bool) -> LoadedModel:
-        """Load and check the new model, then swap. A bad model leaves the old one in use. Requests go on."""
+        """Load and check the new model, then swap. A bad model leaves the old one in use. Requests continue."""
         with self._reloading:
             old = self.engine
             try:

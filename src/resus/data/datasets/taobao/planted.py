@@ -77,7 +77,7 @@ class DrawnCounts(BaseModel):
 
 
 class DrawnFiles(BaseModel):
-    """What `planted.json` says about the files beside it."""
+    """What `planted.json` says about the files next to it."""
 
     format: Literal[1] = 1
     world: PlantedTaobao

@@ -14,7 +14,7 @@ from resus.model.learners.plus.prior import Known, Prior, groups_of, sums_by_gro
 
 PARABOLAS = 1  # steps that are safe far from the mode
 ARRIVED = 1e-3  # a Newton step that moves no logit by more than this leaves less than its square to go
-ROUNDING = 1e-9  # of a height: a smaller loss is no step down
+ROUNDING = 1e-9  # relative: a smaller loss of likelihood counts as rounding
 FLAT = 1e-6  # the smallest curvature of a Newton step
 
 
