@@ -14,7 +14,7 @@ import torch
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import features_of
+from resus.episodes.batch import features_of
 from resus.model.build import build_personalizer
 from resus.serving.live.user import LiveUser
 from resus.serving.store import Event

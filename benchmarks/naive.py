@@ -16,8 +16,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from resus import InteractionLog
 from resus.arrays import Doubles, Floats, Integers
-from resus.episodes.tensors import Features
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.episodes.batch import Features
+from resus.model.learners.ridge import RidgeLearner
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.neural import NeuralPredictor
 from resus.progress import Progress, silent

@@ -32,7 +32,7 @@ from resus import InteractionLog
 from resus.config.resolve import resolve
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
-from resus.episodes.tensors import features_of, labels_of
+from resus.episodes.batch import features_of, labels_of
 from resus.files import append_line
 from resus.model.build import build_predictor
 from resus.model.predictors.neural import NeuralPredictor

@@ -39,15 +39,15 @@ from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
 from resus.files import write_text
 from resus.model.build import build_personalizer, build_predictor
-from resus.model.encoders.deepfm import DeepFM
+from resus.model.encoders.architectures import DeepFM
 from resus.model.personalizer import Personalizer
+from resus.model.predictors import GradientSettings
 from resus.model.predictors.neural import NeuralPredictor
-from resus.model.predictors.settings import GradientSettings
 from resus.progress import Progress
+from resus.training.episodes import fit_on_episodes
 from resus.training.loop import Schedule
+from resus.training.predictor import fit_network
 from resus.training.run import METRICS
-from resus.training.stages.episodes import fit_on_episodes
-from resus.training.stages.predictor import fit_network
 
 FIGURES = Path("benchmarks/speed.json")
 RESUS = Path(sys.executable).with_name("resus")

@@ -26,8 +26,8 @@ from resus import (
     planted_log,
 )
 from resus.data.fields.feature_map import FeatureMap
+from resus.episodes.batch import Features
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import Features
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-RR": {},

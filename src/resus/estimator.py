@@ -26,7 +26,7 @@ from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.history import History
-from resus.model.encoders.settings import OwnEncoderSettings
+from resus.model.encoders import OwnEncoderSettings
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent

@@ -15,7 +15,7 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.predictors.none import NoPredictor
+from resus.model.predictors.base import NoPredictor
 
 SIZES = (0, 1, 3, 6)
 

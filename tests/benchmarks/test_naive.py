@@ -13,9 +13,8 @@ import torch
 from benchmarks.naive import NaiveResus, QueryDataset, events_of, score_sizes, train_epoch
 from resus import InteractionLog, PlantedWorld, planted_log
 from resus.config.resolve import resolve
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.personalizer import Personalizer

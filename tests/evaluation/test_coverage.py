@@ -11,8 +11,8 @@ from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.datasets.planted import draw_world
 from resus.data.split import UserSplit, split_users
+from resus.episodes.batch import features_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of
 from resus.evaluation.coverage import REACH, coverage_of
 from resus.evaluation.evaluate import ComparedModel, evaluate
 from resus.evaluation.intervals import FEWEST_DRAWS
@@ -21,8 +21,8 @@ from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
+from resus.model.predictors.base import NoPredictor
 from resus.model.predictors.neural import NeuralPredictor
-from resus.model.predictors.none import NoPredictor
 
 PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
 

@@ -11,7 +11,7 @@ from resus.data.split import split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.evaluate import ComparedModel, evaluate
 from resus.model.build import build_personalizer, build_predictor
-from resus.model.predictors.none import NoPredictor
+from resus.model.predictors.base import NoPredictor
 
 
 def test_models_predictors_and_truths_are_measured_side_by_side() -> None:

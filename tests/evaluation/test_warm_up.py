@@ -17,9 +17,8 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes import prefixes
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ArtifactError, DataError
 from resus.evaluation.evaluate import ComparedModel
 from resus.evaluation.results import WarmUp
@@ -27,8 +26,7 @@ from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, wa
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
-from resus.model.predictors.base import Predictor
-from resus.model.predictors.none import NoPredictor
+from resus.model.predictors.base import NoPredictor, Predictor
 
 TRAINED, LARGEST = 6, 25
 PAPERS = ("ridge", "nearest")

@@ -5,10 +5,9 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from resus.data.fields.feature_map import FeatureMap
-from resus.episodes.tensors import Features
-from resus.model.encoders.base import Encoder
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.settings import EncoderSettings
+from resus.episodes.batch import Features
+from resus.model.encoders import EncoderSettings
+from resus.model.encoders.base import Encoder, FieldEmbedding
 
 
 class SumOfFields(Encoder):

@@ -4,8 +4,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from resus.model.learners import LearnerSettings
 from resus.model.learners.base import Learner, residuals_of
-from resus.model.learners.settings import LearnerSettings
 
 
 class MeanLearner(Learner):

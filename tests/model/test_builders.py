@@ -8,25 +8,20 @@ import torch
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import features_of
+from resus.episodes.batch import features_of
 from resus.errors import ConfigError
+from resus.model import learners
 from resus.model.build import build_network, build_personalizer, build_predictor
-from resus.model.encoders.deepfm import DeepFM
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.fm import FM
-from resus.model.encoders.lr import LR
-from resus.model.encoders.wide_deep import WideDeep
-from resus.model.encoders.xdeepfm import XDeepFM
-from resus.model.learners.nearest.learner import NearestLearner
-from resus.model.learners.nearest.similarity import CosineSimilarity, LearnedSimilarity
-from resus.model.learners.plus import settings as plus_settings
+from resus.model.encoders.architectures import FM, LR, DeepFM, WideDeep, XDeepFM
+from resus.model.encoders.base import FieldEmbedding
+from resus.model.learners import LARGEST_ID
+from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, NearestLearner
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
-from resus.model.learners.plus.settings import LARGEST_ID
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.ridge import RidgeLearner
+from resus.model.predictors.base import NoPredictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
-from resus.model.predictors.none import NoPredictor
 
 NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
 
@@ -109,10 +104,10 @@ def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> No
 
 def test_more_values_than_plus_tells_apart_are_refused(log: InteractionLog, monkeypatch: pytest.MonkeyPatch) -> None:
     count = log.features.n_ids
-    monkeypatch.setattr(plus_settings, "LARGEST_ID", count - 1)
+    monkeypatch.setattr(learners, "LARGEST_ID", count - 1)
     with pytest.raises(ConfigError, match=f"tell {count - 1} values apart, and the log has {count}"):
         build_personalizer(resolve({"learner.kind": "plus"}), log.features)
-    monkeypatch.setattr(plus_settings, "LARGEST_ID", count)
+    monkeypatch.setattr(learners, "LARGEST_ID", count)
     build_personalizer(resolve({"learner.kind": "plus"}), log.features)
 
 

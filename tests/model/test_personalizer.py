@@ -19,16 +19,15 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes import batch as episode_batch
 from resus.episodes import prefixes
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
-from resus.episodes.tensors import features_of, labels_of
 from resus.model.build import build_personalizer
 from resus.model.learners import LEARNERS
-from resus.model.learners.nearest.similarity import LearnedSimilarity
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.nearest import LearnedSimilarity
+from resus.model.learners.ridge import RidgeLearner
 from resus.model.personalizer import Personalizer
-from resus.model.predictors.none import NoPredictor
+from resus.model.predictors.base import NoPredictor
 
 SMALL: dict[str, Any] = {"encoder.hidden_units": (12, 6), "encoder.embedding_dim": 3, "evaluation.max_size": 6}
 MODELS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,8 @@ from resus.arrays import Floats
 from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc, gauc, logloss
 from resus.history import History
 from resus.model.build import build_predictor

@@ -21,7 +21,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.numeric import NumericField
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit, split_users
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import Features, features_of
 from resus.errors import ArtifactError, DataError
 from resus.serving.catalogue import histories
 from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue

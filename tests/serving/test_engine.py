@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from service_process import event
 
 from resus import Resus
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import DataError
 from resus.model.personalizer import Scores
 from resus.serving.engine import Engine

@@ -16,12 +16,11 @@ from service_fixtures import Place
 from resus import TableSchema, build_log
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import EpisodeBatch, Features, features_of
 from resus.errors import DataError
 from resus.model.build import build_personalizer
 from resus.model.learners.plus.learner import PlusLearner
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.ridge import RidgeLearner
 from resus.model.personalizer import Personalizer
 from resus.serving.live.user import LiveUser
 from resus.serving.store import Event, open_store

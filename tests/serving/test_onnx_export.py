@@ -15,7 +15,7 @@ from planted_models import TINY, events, log_of, tiny
 from resus.config.resolve import resolve
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import Features, features_of
 from resus.errors import ConfigError
 from resus.model.build import build_personalizer
 from resus.model.learners.plus.factors import FactorEncoder

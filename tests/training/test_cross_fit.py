@@ -15,15 +15,15 @@ from resus.arrays import Floats, Integers
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import features_of
+from resus.episodes.batch import features_of
 from resus.evaluation.metrics import auc
 from resus.history import EpochRecord, History
 from resus.model.build import build_predictor
+from resus.model.predictors import GradientSettings
 from resus.model.predictors.base import Predictor
-from resus.model.predictors.settings import GradientSettings
 from resus.training.loop import Schedule
+from resus.training.predictor import fit_network
 from resus.training.run import TrainedPredictor
-from resus.training.stages.predictor import fit_network
 from resus.training.train import train, train_predictor, write_cross_fitted_logits
 
 FOLDS = 3

@@ -14,15 +14,14 @@ from torch import Tensor
 from resus import FieldSchema, InteractionLog, TableSchema, build_log
 from resus.arrays import Floats, Integers
 from resus.config.resolve import resolve
-from resus.episodes.batch import EpisodeBatch
-from resus.episodes.tensors import features_of
+from resus.episodes.batch import EpisodeBatch, features_of
 from resus.model.build import build_personalizer
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
+from resus.training import factors
+from resus.training.factors import learn_factors, refine_factors
 from resus.training.loop import Schedule
-from resus.training.stages import factors
-from resus.training.stages.factors import learn_factors, refine_factors
 
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus"}
 Stage = Callable[..., Any]

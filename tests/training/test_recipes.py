@@ -16,7 +16,7 @@ from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.tensor_files import load_tensors
-from resus.training.stages import factors
+from resus.training import factors
 from resus.training.train import train
 
 FOLDS = ["predictor without fold 1 of 2", "predictor without fold 2 of 2"]

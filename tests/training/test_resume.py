@@ -15,8 +15,7 @@ from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError
 from resus.progress import Progress, silent
 from resus.tensor_files import load_tensors
-from resus.training import loop, rowwise_adam
-from resus.training.stages import factors
+from resus.training import factors, loop, rowwise_adam
 from resus.training.train import Trained, train, train_predictor
 
 FOLDS = 2

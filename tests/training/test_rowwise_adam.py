@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import Features, features_of
 from resus.model.build import build_network
-from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.base import FieldEmbedding
 from resus.training import rowwise_adam
 from resus.training.rowwise_adam import RowwiseAdam, adam_of
 

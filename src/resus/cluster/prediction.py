@@ -23,7 +23,7 @@ import torch
 from resus.cluster.ray_cluster import cluster
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import check_out
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator import Resus
 from resus.files import atomic_path

@@ -7,12 +7,33 @@ from typing import Any
 import yaml
 
 from resus.checking import known_keys, nearest_key, on_one_line
-from resus.config.presets import DATA_SETS, PROTOCOLS
 from resus.config.settings import REGISTRIES, Config, checked_config, flatten, keys_of_kinds
 from resus.errors import ConfigError
 from resus.model.learners import LEARNERS
-from resus.model.predictors import PREDICTORS
-from resus.model.predictors.settings import expanded
+from resus.model.predictors import PREDICTORS, expanded
+
+# Settings that come with a protocol or a data set. A learner brings its own along.
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "authors-release": {
+        "split.ratios": (7, 1, 2),
+        "split.order": "ascending",
+        "predictor.epochs": 1,
+        "learner.bias": True,
+        "learner.learn_ridge": False,
+        "fusion.bias": True,
+    },
+}
+
+DATA_SETS: dict[str, dict[str, Any]] = {
+    "taobao": {"evaluation.max_size": 150, "evaluation.step": 10},
+    "planted": {
+        "predictor.hidden_units": (64, 64),
+        "encoder.hidden_units": (64, 64),
+        "predictor.embedding_dim": 8,
+        "encoder.embedding_dim": 8,
+    },
+}
 
 
 def resolve(

@@ -10,12 +10,9 @@ from pydantic import Field, SerializeAsAny, ValidationError, model_validator
 from resus.checking import Registry, Settings, registry_of, sentence_of
 from resus.data.split import Protocol, UserSplit, split_users
 from resus.errors import ConfigError
-from resus.model.encoders import ENCODERS
-from resus.model.encoders.settings import EncoderSettings
-from resus.model.learners import LEARNERS
-from resus.model.learners.settings import LearnerSettings
-from resus.model.predictors import PREDICTORS
-from resus.model.predictors.settings import PredictorSettings
+from resus.model.encoders import ENCODERS, EncoderSettings
+from resus.model.learners import LEARNERS, LearnerSettings
+from resus.model.predictors import PREDICTORS, PredictorSettings
 
 
 class FusionConfig(Settings):

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from resus.arrays import Floats, Integers
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers, Tile
-from resus.episodes.tensors import Features, features_of, labels_of
 from resus.model.encoders.base import Encoder
 from resus.model.fusion import Fusion
 from resus.model.learners.base import Answer, Learner, Posterior

@@ -8,7 +8,7 @@ import polars as pl
 import torch
 
 from resus.arrays import Floats, Integers
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.model.personalizer import Personalizer
 from resus.scoring.support_index import SupportIndex
 

@@ -11,7 +11,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import as_numbers, as_text
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import DataError, RowError
 from resus.external.score_column import ScoreColumn
 from resus.model.personalizer import Personalizer

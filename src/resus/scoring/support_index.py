@@ -8,7 +8,7 @@ import polars as pl
 import torch
 
 from resus.arrays import Floats, Ids, Integers
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import DataError, RowError
 from resus.model.personalizer import Scores
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID

@@ -13,7 +13,7 @@ from resus.artifact import FACTS, Artifact, rebuild
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
 from resus.files import sha256_of

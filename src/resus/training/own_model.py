@@ -7,11 +7,11 @@ import numpy as np
 from resus.arrays import Integers
 from resus.data.log.column_files import BLOCK_ROWS
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import features_of
+from resus.episodes.batch import features_of
 from resus.errors import ConfigError, DataError, ResusWarning, RowError
 from resus.evaluation.metrics import auc
+from resus.model.predictors import ExternalSettings, PredictorSettings
 from resus.model.predictors.external import ExternalPredictor
-from resus.model.predictors.settings import ExternalSettings, PredictorSettings
 
 TOO_GOOD = 0.99  # a higher AUC on clicks means that the model knows the labels
 ENOUGH_ROWS = 1 << 20  # rows to check

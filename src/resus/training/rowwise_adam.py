@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from resus.arrays import Array, Doubles, Ids, Integers
 from resus.data.log.column_files import row_blocks
-from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.base import FieldEmbedding
 
 LARGE = 100_000  # rows; plain Adam is faster on smaller tables
 SETTLED_AT_ONCE = 1 << 16  # rows; all at once would take several times the memory of the table

@@ -12,9 +12,9 @@ from resus.history import History
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
+from resus.training.predictor import cross_fit, open_logits, pretrain
 from resus.training.recipes import RECIPES
 from resus.training.run import Run, TrainedPredictor
-from resus.training.stages.predictor import cross_fit, open_logits, pretrain
 from resus.training.workers import Workers
 
 

@@ -15,10 +15,9 @@ from torch import Tensor
 from resus.arrays import Doubles
 from resus.model.learners import LEARNERS
 from resus.model.learners.base import Learner, residuals_of
-from resus.model.learners.nearest.learner import NearestLearner
-from resus.model.learners.nearest.similarity import LearnedSimilarity
+from resus.model.learners.nearest import LearnedSimilarity, NearestLearner
 from resus.model.learners.plus.learner import PlusLearner
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.ridge import RidgeLearner
 
 Oracle = Callable[[Any, Doubles, Doubles, Doubles, Doubles], Doubles]
 

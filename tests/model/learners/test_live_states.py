@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from resus.model.learners import ridge as ridge_module
 from resus.model.learners.base import LiveState
 from resus.model.learners.plus.learner import PlusLearner
-from resus.model.learners.ridge import live as live_ridge
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.ridge import RidgeLearner
 
 WIDTH = 3  # the border is at four events
 CANDIDATES = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(8))
@@ -116,7 +116,7 @@ def test_the_border_is_crossed_up_and_down_and_the_user_may_be_emptied(bias: boo
 
 @pytest.mark.parametrize("every", [1, 7, 10_000])
 def test_rounding_does_not_add_up(every: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_ridge, "CHANGES", every)
+    monkeypatch.setattr(ridge_module, "CHANGES", every)
     learner = ridge()
     followed = Followed(learner.live_state(WIDTH))
     for _ in range(20):

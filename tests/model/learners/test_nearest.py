@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.model.learners.nearest.learner import NearestLearner
+from resus.model.learners.nearest import NearestLearner
 
 
 class GivenScores(nn.Module):

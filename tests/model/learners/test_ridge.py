@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resus.model.learners.ridge.learner import RidgeLearner
+from resus.model.learners.ridge import RidgeLearner
 
 
 def support_of_two_users() -> tuple[torch.Tensor, ...]:

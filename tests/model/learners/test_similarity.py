@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from resus.model.learners.nearest import similarity
-from resus.model.learners.nearest.similarity import CosineSimilarity, LearnedSimilarity
+from resus.model.learners import nearest
+from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity
 
 SHAPES = [(11, 3, 4, 5), (1, 1, 1, 1), (6, 2, 1, 3), (9, 4, 6, 1)]  # Q, U, S, K
 
@@ -25,7 +25,7 @@ def drawn(shape: tuple[int, int, int, int], dtype: torch.dtype) -> tuple[torch.T
 def test_the_weighted_distance_and_its_gradients_are_those_of_the_plain_expression(
     monkeypatch: pytest.MonkeyPatch, tile: int, shape: tuple[int, int, int, int], in_order: bool
 ) -> None:
-    monkeypatch.setattr(similarity, "TILE", tile)
+    monkeypatch.setattr(nearest, "TILE", tile)
     query, support, filled, user = drawn(shape, torch.float64)
     user = user.sort().values if in_order else user
     learned = LearnedSimilarity(shape[3]).double()
@@ -41,11 +41,11 @@ def test_the_weighted_distance_and_its_gradients_are_those_of_the_plain_expressi
 
 
 def test_the_weighted_distance_passes_gradcheck_over_several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(similarity, "TILE", 30)
+    monkeypatch.setattr(nearest, "TILE", 30)
     query, support, filled, user = drawn((7, 3, 2, 4), torch.float64)
     weight = torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda q, s, w: similarity._WeightedDistance.apply(q, s, filled, user, w),  # type: ignore[no-untyped-call]
+        lambda q, s, w: nearest._WeightedDistance.apply(q, s, filled, user, w),  # type: ignore[no-untyped-call]
         (query.requires_grad_(), support.requires_grad_(), weight),
     )
 
@@ -55,7 +55,7 @@ def test_the_weighted_distance_passes_gradcheck_over_several_tiles(monkeypatch: 
 def test_the_cosine_is_that_of_torch(
     monkeypatch: pytest.MonkeyPatch, tile: int, shape: tuple[int, int, int, int]
 ) -> None:
-    monkeypatch.setattr(similarity, "TILE", tile)
+    monkeypatch.setattr(nearest, "TILE", tile)
     query, support, filled, user = drawn(shape, torch.float32)
     expected = torch.nn.functional.cosine_similarity(query[:, None], support[user], dim=-1)
     assert torch.allclose(CosineSimilarity()(query, support, filled, user), expected, rtol=0, atol=1e-6)

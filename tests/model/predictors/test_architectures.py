@@ -13,12 +13,10 @@ from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.multi import MultiField
 from resus.data.fields.numeric import NumericField
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import Features, features_of
 from resus.model.build import build_network
-from resus.model.encoders.base import Encoder
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.layers import pairwise_interactions
-from resus.model.encoders.xdeepfm import CompressedInteractions
+from resus.model.encoders.architectures import CompressedInteractions
+from resus.model.encoders.base import Encoder, FieldEmbedding, pairwise_interactions
 from resus.model.predictors import base
 from resus.model.predictors.neural import NeuralPredictor
 

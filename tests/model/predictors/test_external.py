@@ -12,7 +12,7 @@ import resus
 from resus import FieldSchema, Resus, TableSchema, build_log
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, draw_events
-from resus.episodes.tensors import features_of
+from resus.episodes.batch import features_of
 from resus.errors import ConfigError, DataError, ResusWarning
 
 SCHEMA = TableSchema(

@@ -6,8 +6,7 @@ import pytest
 import torch
 from two_tastes import auc_on_test_users, task_of_two_tastes
 
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.layers import pairwise_interactions
+from resus.model.encoders.base import FieldEmbedding, pairwise_interactions
 from resus.paper.rivals.jtcn import JTCN, CapsuleDeepFM, InterestCapsules, squash
 
 Floats = npt.NDArray[np.float64]

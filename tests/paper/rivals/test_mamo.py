@@ -17,11 +17,10 @@ from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
-from resus.model.encoders.deepfm import DeepFM
-from resus.model.encoders.layers import pairwise_interactions
+from resus.model.encoders.architectures import DeepFM
+from resus.model.encoders.base import pairwise_interactions
 from resus.paper.rivals.mamo import MAMO, MAMONetwork, Memories
 
 SIZES = [0, 3, 1, 6]

@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
-from resus.model.encoders.deepfm import DeepFM
-from resus.model.encoders.layers import pairwise_interactions
+from resus.model.encoders.architectures import DeepFM
+from resus.model.encoders.base import pairwise_interactions
 from resus.paper.rivals.melu import MeLUNetwork
 
 SIZES = [0, 3, 1, 6]

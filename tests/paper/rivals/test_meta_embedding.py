@@ -15,12 +15,11 @@ from two_tastes import auc_on_test_users, task_of_two_tastes
 from resus.baselines.base import Task
 from resus.config.resolve import resolve
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
 from resus.evaluation.metrics import auc
 from resus.history import History
-from resus.model.encoders.settings import DeepFMSettings
+from resus.model.encoders import DeepFMSettings
 from resus.paper.rivals.episodic import field_embedding
 from resus.paper.rivals.meta_embedding import Generator, MetaEmbedding, UserDeepFM
 

@@ -1,8 +1,12 @@
-"""What every encoder Φ can do: from rows to the vectors that a learner works on."""
+"""What every encoder Φ can do, from rows to the vectors that a learner works on, and the parts that they share."""
 
+from collections.abc import Callable, Sequence
+
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 
 
 class Encoder(nn.Module):
@@ -13,3 +17,51 @@ class Encoder(nn.Module):
     def forward(self, features: Features) -> Tensor:
         """N rows → `[N, K]`."""
         raise NotImplementedError
+
+
+class FieldEmbedding(nn.Module):
+    """`[N, C]` ids and weights → `[N, F, E]`: a field's vector is the weighted sum over its columns."""
+
+    def __init__(self, n_ids: int, column_counts: Sequence[int], dim: int, *, std: float) -> None:
+        super().__init__()
+        self.column_counts = list(column_counts)
+        self.n_fields = len(column_counts)
+        self.table = nn.Parameter(torch.empty(n_ids, dim))
+        nn.init.normal_(self.table, std=std)
+        self.lookup: Callable[[Tensor], Tensor] | None = None  # of an optimizer that updates row by row
+
+    def forward(self, features: Features) -> Tensor:
+        if self.lookup is not None and torch.is_grad_enabled():
+            vectors = self.lookup(features.ids)
+        else:
+            vectors = functional.embedding(features.ids, self.table)
+        if features.weights is not None:
+            vectors = vectors * features.weights.unsqueeze(-1)
+        if len(self.column_counts) == vectors.shape[1]:
+            return vectors
+        blocks = torch.split(vectors, self.column_counts, dim=1)
+        return torch.cat([block.sum(dim=1, keepdim=True) for block in blocks], dim=1)
+
+
+def clear_unknown(encoder: Encoder, unknown: Sequence[int]) -> Encoder:
+    """Set the vectors of values never seen to zero."""
+    for part in encoder.modules():
+        if isinstance(part, FieldEmbedding):
+            with torch.no_grad():
+                part.table[list(unknown)] = 0.0
+    return encoder
+
+
+def perceptron(inputs: int, hidden_units: Sequence[int]) -> nn.Sequential:
+    """Linear and ReLU layers, one pair per hidden width."""
+    layers: list[nn.Module] = []
+    for width in hidden_units:
+        layers += [nn.Linear(inputs, width), nn.ReLU(inplace=True)]
+        inputs = width
+    return nn.Sequential(*layers)
+
+
+def pairwise_interactions(vectors: Tensor) -> Tensor:
+    """Σ_{i<j} e_i ∘ e_j of `[N, F, E]` vectors, as half the square of the sum minus the sum of squares (equation 2)."""
+    total = vectors.sum(dim=1)
+    return 0.5 * (total * total - (vectors * vectors).sum(dim=1))

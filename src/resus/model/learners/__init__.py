@@ -1,11 +1,142 @@
-"""Base-learners Λ. To add one: `LEARNERS.add(MySettings)`."""
+"""Base-learners Λ and their settings. To add one: `LEARNERS.add(MySettings)`; torch is imported only to build one."""
 
-from resus.checking import Registry
-from resus.model.encoders import ENCODERS
-from resus.model.learners.nearest.settings import NearestSettings
-from resus.model.learners.plus.settings import FactorSettings, PlusSettings
-from resus.model.learners.ridge.settings import RidgeSettings
-from resus.model.learners.settings import LearnerSettings
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from resus.checking import Registry, Settings
+from resus.errors import ConfigError
+from resus.model.encoders import ENCODERS, EmbeddingSettings
+from resus.model.encoders import KIND as ENCODER_KIND
+
+if TYPE_CHECKING:
+    from resus.data.fields.feature_map import FeatureMap
+    from resus.model.encoders.base import Encoder
+    from resus.model.learners.base import Learner
+
+KIND = "ridge (RESUS-RR), nearest (RESUS-NN) or plus (RESUS+)"
+LARGEST_ID = 1 << 24  # a float32 holds every id up to here: RESUS+ works on them
+
+
+class LearnerSettings(Settings):
+    """Λ, which fits one user."""
+
+    kind: str
+    title: ClassVar[str]  # RESUS-<title> in tables
+    recipe: ClassVar[str] = "paper"  # in training/recipes.py
+    encoder: ClassVar[str | None] = None  # the only kind of encoder that it works on
+    has_beta: ClassVar[bool] = True  # fusion learns a scale of its answers
+    cross_fits: ClassVar[bool] = False  # its training users may get logits of predictors that never saw them
+    uses_validation_users: ClassVar[bool] = False  # it learns numbers from the labels of validation users
+
+    @abstractmethod
+    def build_learner(self, width: int) -> "Learner":
+        """The learner for encodings of `width` numbers."""
+
+    @classmethod
+    def presets(cls, protocol: str) -> Mapping[str, Any]:  # noqa: ARG003  # some learners differ by protocol
+        """Defaults of other settings that come with it, by dotted keys."""
+        return {}
+
+    @classmethod
+    def model_name(cls, *, shared: bool) -> str:
+        """The whole model as tables call it, on a shared predictor or alone."""
+        return f"{'RESUS' if shared else 'MUS'}-{cls.title}"
+
+
+class RidgeSettings(LearnerSettings):
+    kind: Literal["ridge"] = Field(default="ridge", description=KIND)
+    ridge: float = Field(default=1.0, ge=1e-6, description="initial strength λ of the ridge")
+    learn_ridge: bool = Field(default=True, description="learn λ, or keep it")
+    bias: bool = Field(default=False, description="fit a bias for each user")
+    title: ClassVar[str] = "RR"
+
+    def build_learner(self, width: int) -> "Learner":  # noqa: ARG002  # its parameters do not depend on the width
+        from resus.model.learners.ridge import RidgeLearner
+
+        return RidgeLearner(ridge=self.ridge, learn_ridge=self.learn_ridge, bias=self.bias)
+
+
+class NearestSettings(LearnerSettings):
+    kind: Literal["nearest"] = Field(default="nearest", description=KIND)
+    similarity: Literal["learned", "cosine"] = Field(default="learned", description="of two events: learned or cosine")
+    title: ClassVar[str] = "NN"
+
+    def build_learner(self, width: int) -> "Learner":
+        from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, NearestLearner
+
+        return NearestLearner(LearnedSimilarity(width) if self.similarity == "learned" else CosineSimilarity())
+
+    @classmethod
+    def presets(cls, protocol: str) -> Mapping[str, Any]:
+        return {"fusion.scale": 3.0} if protocol == "authors-release" else {}
+
+    @classmethod
+    def model_name(cls, *, shared: bool) -> str:
+        return "RESUS-NN" if shared else "MUS"
+
+
+class PlusSettings(LearnerSettings):
+    kind: Literal["plus"] = Field(default="plus", description=KIND)
+    bias: bool = Field(default=True, description="fit a bias for each user")
+    taste: bool = Field(default=True, description="fit each user's taste in what the factors describe")
+    repeats: bool = Field(default=True, description="fit what each user did with the same item before")
+    steps: int = Field(default=6, ge=1, description="maximum number of weighted ridges in the logistic fit of a user")
+    title: ClassVar[str] = "plus"
+    recipe: ClassVar[str] = "plus"
+    encoder: ClassVar[str | None] = "factors"
+    has_beta: ClassVar[bool] = False
+    cross_fits: ClassVar[bool] = True
+    uses_validation_users: ClassVar[bool] = True
+
+    @model_validator(mode="after")
+    def _has_a_part(self) -> Self:
+        if not (self.bias or self.taste or self.repeats):
+            raise ValueError("learner.kind=plus needs learner.bias, learner.taste or learner.repeats")
+        return self
+
+    def build_learner(self, width: int) -> "Learner":  # noqa: ARG002  # its parameters do not depend on the width
+        from resus.model.learners.plus.learner import PlusLearner
+
+        return PlusLearner(steps=self.steps, bias=self.bias, taste=self.taste, repeats=self.repeats)
+
+    @classmethod
+    def presets(cls, protocol: str) -> Mapping[str, Any]:  # noqa: ARG003  # the same under both protocols
+        return {
+            "encoder.kind": "factors",
+            "encoder.embedding_dim": 32,
+            "learner.bias": True,
+            "fusion.per_size": False,
+            "training.folds": 4,
+            "training.batch_size": 4096,
+            "training.scalar_learning_rate": 0.05,
+        }
+
+    @classmethod
+    def model_name(cls, *, shared: bool) -> str:
+        return "RESUS+" if shared else "MUS+"
+
+
+class FactorSettings(EmbeddingSettings):
+    kind: Literal["factors"] = Field(default="factors", description=ENCODER_KIND)
+    epochs: int = Field(default=10, ge=1, description="maximum number of passes over the data to learn the factors")
+    refine: bool = Field(default=True, description="refine the factors by the evidence, without user vectors")
+    title: ClassVar[str] = "factors"
+    predicts: ClassVar[bool] = False
+    learner: ClassVar[str | None] = "plus"
+
+    def architecture(self, features: "FeatureMap") -> "Encoder":
+        from resus.model.learners.plus.factors import FactorEncoder
+
+        if features.n_ids > LARGEST_ID:
+            raise ConfigError(
+                f"learner.kind=plus can tell {LARGEST_ID:,} values apart, and the log has {features.n_ids:,}"
+            )
+        item = [field.name for field in features.fields].index(features.item)
+        return FactorEncoder(**self.embeddings(features), item=item, unknown_item=features.first_ids[item])
+
 
 LEARNERS: Registry[LearnerSettings] = Registry("learner", RidgeSettings, NearestSettings, PlusSettings, default="ridge")
 ENCODERS.add(FactorSettings)  # only RESUS+ works on it

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from resus.arrays import Floats, Integers
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import Features, features_of
 from resus.progress import Progress, silent
 
 SCORING_ROWS = 2048
@@ -62,3 +63,16 @@ class Predictor(ABC):
             logits[start : start + len(tile)] = self.logits(features_of(log, tile)).numpy()
             progress(task, start + len(tile), len(rows), "rows")
         return logits
+
+
+class NoPredictor(Predictor):
+    """Ψ(x) = 0."""
+
+    def logits(self, features: Features) -> Tensor:
+        return torch.zeros(features.rows)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        assert not state_dict

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from resus.arrays import Doubles
 from resus.data.fields.feature_map import FeatureMap
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import ConfigError, RowError
 from resus.external.probabilities import logits_of_column
 from resus.model.predictors.base import Predictor

@@ -11,7 +11,7 @@ from torch import Tensor
 from resus.arrays import Floats
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import Features, features_of
+from resus.episodes.batch import Features, features_of
 from resus.errors import ArtifactError
 from resus.model.predictors.base import Predictor
 

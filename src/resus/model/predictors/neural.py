@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.model.encoders.base import Encoder
 from resus.model.predictors.base import Predictor
 

@@ -9,9 +9,8 @@ from torch import nn
 from resus.arrays import Array, Floats, Integers
 from resus.baselines.base import Method
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of
 from resus.evaluation.metrics import auc, gauc, logloss
 from resus.paper.cells.records import NoiseLevel
 

@@ -12,15 +12,13 @@ from resus.arrays import Floats, Integers
 from resus.baselines.base import Task
 from resus.baselines.shelf import shared_predictor
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.episodes.tensors import features_of, labels_of
 from resus.errors import ConfigError
 from resus.history import EpochRecord, History
-from resus.model.predictors import PREDICTORS
+from resus.model.predictors import PREDICTORS, NeuralPredictorSettings
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.neural import NeuralPredictor
-from resus.model.predictors.settings import NeuralPredictorSettings
 from resus.randomness import Purpose, generator
 
 

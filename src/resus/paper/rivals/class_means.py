@@ -5,9 +5,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, Features
 from resus.episodes.prefixes import Tile
-from resus.episodes.tensors import Features
 from resus.paper.rivals.episodic import PrefixNetwork
 
 

@@ -14,13 +14,12 @@ from resus.baselines.base import Task
 from resus.checking import Settings
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers, Tile
-from resus.episodes.tensors import Features, features_of, labels_of
 from resus.history import History
-from resus.model.encoders.deepfm import DeepFM
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.settings import DeepFMSettings, EmbeddingSettings
+from resus.model.encoders import DeepFMSettings, EmbeddingSettings
+from resus.model.encoders.architectures import DeepFM
+from resus.model.encoders.base import FieldEmbedding
 from resus.training.loop import Schedule, run_stage
 
 SCORING_ROWS = 4096

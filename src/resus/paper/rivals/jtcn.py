@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from resus.baselines.base import Task
 from resus.data.log.user_fields import user_fields
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, Features
 from resus.episodes.prefixes import Tile
-from resus.episodes.tensors import Features
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.layers import pairwise_interactions, perceptron
-from resus.model.encoders.settings import DeepFMSettings
+from resus.model.encoders import DeepFMSettings
+from resus.model.encoders.base import FieldEmbedding, pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import PrefixMethod, PrefixNetwork, field_embedding
 
 SCORING_ROWS = 2048

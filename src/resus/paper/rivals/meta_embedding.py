@@ -13,13 +13,11 @@ from resus.arrays import Integers
 from resus.baselines.base import Task
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
-from resus.episodes.batch import EpisodeBatch
-from resus.episodes.tensors import features_of, labels_of
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.history import History, best_epoch
-from resus.model.encoders.embedding import FieldEmbedding
-from resus.model.encoders.layers import pairwise_interactions, perceptron
-from resus.model.encoders.settings import DeepFMSettings
-from resus.model.predictors.settings import GradientSettings
+from resus.model.encoders import DeepFMSettings
+from resus.model.encoders.base import FieldEmbedding, pairwise_interactions, perceptron
+from resus.model.predictors import GradientSettings
 from resus.paper.rivals.episodic import EpisodicMethod, field_embedding
 from resus.randomness import Purpose, generator
 from resus.training.loop import Schedule, run_stage

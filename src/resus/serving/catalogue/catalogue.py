@@ -20,7 +20,7 @@ from resus.arrays import Array, Integers
 from resus.artifact import FACTS
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError
 from resus.files import atomic_path, sha256_of
 

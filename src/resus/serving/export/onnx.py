@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from resus.data.fields.feature_map import FeatureMap
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.errors import ConfigError
 from resus.model.personalizer import Personalizer
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.model.personalizer import Personalizer, Scores
 from resus.serving.store import Event, Moment
 

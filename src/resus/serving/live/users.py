@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from resus.episodes.tensors import Features
+from resus.episodes.batch import Features
 from resus.model.personalizer import Scores
 from resus.serving.limits import EVENTS_PER_USER
 from resus.serving.live.user import LiveUser

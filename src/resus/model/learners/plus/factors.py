@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from resus.episodes.tensors import Features
-from resus.model.encoders.base import Encoder
-from resus.model.encoders.embedding import FieldEmbedding
+from resus.episodes.batch import Features
+from resus.model.encoders.base import Encoder, FieldEmbedding
 
 UNKNOWN = -1.0  # two items never seen have one id, and are not the same item
 

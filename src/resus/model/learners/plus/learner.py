@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from resus.model.learners.base import Answer, Learner, LiveEvents, Posterior
-from resus.model.learners.plus.evidence import evidence
-from resus.model.learners.plus.fit import fit, solver
+from resus.model.learners.plus.fit import evidence, fit, solver
 from resus.model.learners.plus.prior import Known, Prior, distinct_unknowns, groups_of, sums_by_group
 
 SURE = 1e-9  # the smallest variance of a label: one so certain says nothing

@@ -18,10 +18,9 @@ from resus.arrays import Floats, Integers
 from resus.data.log.column_files import row_blocks
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of
 from resus.episodes.sampling import Epoch
-from resus.episodes.tensors import Features, features_of, labels_of
-from resus.model.encoders.embedding import FieldEmbedding
+from resus.model.encoders.base import FieldEmbedding
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer

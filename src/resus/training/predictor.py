@@ -11,12 +11,12 @@ from torch.nn import functional
 from resus.arrays import Floats, Integers
 from resus.data.log.column_files import ColumnWriter, row_blocks
 from resus.data.log.log import InteractionLog
-from resus.episodes.tensors import features_of, labels_of
+from resus.episodes.batch import features_of, labels_of
 from resus.files import atomic_path
 from resus.history import EpochRecord, best_epoch
 from resus.model.build import build_predictor
+from resus.model.predictors import GradientSettings
 from resus.model.predictors.base import Predictor
-from resus.model.predictors.settings import GradientSettings
 from resus.randomness import Purpose, generator
 from resus.tensor_files import load_tensors, save_tensors
 from resus.training.checkpoint import StageState

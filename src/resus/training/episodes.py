@@ -6,9 +6,8 @@ from torch.nn import functional
 
 from resus.arrays import Floats
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.sampling import EpisodeSampler
-from resus.episodes.tensors import features_of, labels_of
 from resus.model.personalizer import Personalizer
 from resus.training.checkpoint import StageState
 from resus.training.loop import Schedule, run_stage

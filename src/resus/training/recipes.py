@@ -1,14 +1,30 @@
-"""The recipe of RESUS+."""
+"""How a model is trained. A learner names its recipe; a recipe reads top to bottom as the stages of training."""
+
+from collections.abc import Callable
 
 import torch
 
 from resus.arrays import Floats
-from resus.model.learners.plus.settings import FactorSettings, PlusSettings
+from resus.model.learners import FactorSettings, PlusSettings
 from resus.model.personalizer import Personalizer
+from resus.training.episodes import metatrain
+from resus.training.factors import learn_factors, refine_factors
+from resus.training.predictor import cross_fit, fill_logits, open_logits, pretrain
 from resus.training.run import Run
-from resus.training.stages.episodes import metatrain
-from resus.training.stages.factors import learn_factors, refine_factors
-from resus.training.stages.predictor import cross_fit, fill_logits, open_logits, pretrain
+
+
+def train_paper(run: Run, model: Personalizer) -> None:
+    """Learn the shared predictor; then encoder, learner and fusion on episodes of the training users.
+
+    Without pretraining ("w/o pretrain"), all four learn together on the episodes.
+    """
+    if run.config.predictor.joint:
+        metatrain(run, model, None, "residuals")
+        return
+    pretrain(run, model.predictor)
+    logits = open_logits(run)
+    fill_logits(run, logits, model.predictor)
+    metatrain(run, model, logits, "residuals")
 
 
 def train_plus(run: Run, model: Personalizer) -> None:
@@ -62,3 +78,6 @@ def _validation_auc(run: Run, model: Personalizer, logits: Floats) -> float:
     """At one support size per stage, which is enough to compare epochs of the factors."""
     sizes = run.validation.middle_sizes(run.config.evaluation.stages.values())
     return run.validation.auc_of_model(model, logits, sizes)
+
+
+RECIPES: dict[str, Callable[[Run, Personalizer], None]] = {"paper": train_paper, "plus": train_plus}
