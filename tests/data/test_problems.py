@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from resus.data.options import BuildOptions
 from resus.data.problems import Problem, find_problems, refuse
 from resus.data.schema import TableSchema
 from resus.errors import DataError
@@ -20,6 +21,7 @@ SCHEMA = TableSchema.model_validate(
     }
 )
 RATED = SCHEMA.model_copy(update={"label_threshold": 3.0})
+LINES = pl.Series(range(2, 100))
 Rows = dict[str, list[Any]]
 
 
@@ -35,11 +37,11 @@ def good_rows(n: int) -> Rows:
     }
 
 
-def find(rows: Rows, schema: TableSchema = SCHEMA, *, as_text: bool = False, first_line: int = 2) -> list[Problem]:
+def find(rows: Rows, schema: TableSchema = SCHEMA, *, as_text: bool = False) -> list[Problem]:
     if as_text:
         rows = {name: [None if cell is None else str(cell) for cell in column] for name, column in rows.items()}
     frame = pl.DataFrame(rows, strict=False)
-    return find_problems(frame, schema, where="events.csv", first_line=first_line, duplicates=True, single_events=True)
+    return find_problems(frame, schema, BuildOptions(), where="events.csv", lines=LINES[: frame.height])
 
 
 @given(n=st.integers(4, 40).map(lambda half: half * 2), as_text=st.booleans())
@@ -178,16 +180,9 @@ def test_dates_and_numbers_are_times(convert: Callable[[int], Any]) -> None:
 def test_line_numbers_come_from_the_file_where_they_are_known() -> None:
     table = good_rows(6)
     table["price"][4] = None
-    (problem,) = find_problems(
-        pl.DataFrame(table),
-        SCHEMA,
-        where="x",
-        first_line=1,
-        duplicates=True,
-        single_events=True,
-        lines=pl.Series([2, 3, 9, 10, 40, 41]),
-    )
-    assert problem.row == 40
+    for lines, row in ((None, 5), (pl.Series([2, 3, 9, 10, 40, 41]), 40)):
+        (problem,) = find_problems(pl.DataFrame(table), SCHEMA, BuildOptions(), where="x", lines=lines)
+        assert problem.row == row
 
 
 def test_checks_that_are_not_asked_for_are_not_made() -> None:
@@ -195,8 +190,8 @@ def test_checks_that_are_not_asked_for_are_not_made() -> None:
     table["user"][0] = "alone"
     table["user"][3], table["item"][3], table["time"][3] = table["user"][1], table["item"][1], table["time"][1]
     assert len(find(table)) == 2
-    frame = pl.DataFrame(table)
-    assert find_problems(frame, SCHEMA, where="x", first_line=1, duplicates=False, single_events=False) == []
+    options = BuildOptions(duplicates="keep", single_events="drop")
+    assert find_problems(pl.DataFrame(table), SCHEMA, options, where="x") == []
 
 
 def test_refuse_says_one_sentence_and_how_many_more() -> None:

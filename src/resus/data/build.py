@@ -10,8 +10,9 @@ from resus.data.fields.values import as_numbers, as_text, as_times
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import event_key, find_problems, refuse
+from resus.data.problems import event_key, refuse
 from resus.data.readers.frames import as_frame
+from resus.data.readers.tables import RawTable
 from resus.data.schema import TableSchema
 
 
@@ -22,43 +23,29 @@ def build_log(
     *,
     name: str = "log",
     where: str = "the table",
-    first_line: int = 1,
     truth: tuple[str, str] | None = None,
 ) -> InteractionLog:
-    """Check a table and turn it into a log in memory. Errors name the table `where`, whose rows begin at `first_line`.
+    """Check a table and turn it into a log in memory. Errors name the table `where`, whose first row is row 1.
 
     `truth` names the two columns of a planted world that become `InteractionLog.truth` and `crowd`.
     """
     options = options or BuildOptions()
-    frame = as_frame(table, where)
-    problems = find_problems(
-        frame,
-        schema,
-        where=where,
-        first_line=first_line,
-        duplicates=options.duplicates == "error",
-        single_events=options.single_events == "error",
-    )
-    refuse(problems)
-    return assemble_log(frame, schema, options, name=name, where=where, truth=truth)
+    raw = RawTable(name, where, schema, as_frame(table, where), truth=truth)
+    refuse(raw.check(options))
+    return assemble_log(raw, options)
 
 
-def assemble_log(
-    frame: pl.DataFrame,
-    schema: TableSchema,
-    options: BuildOptions,
-    *,
-    name: str,
-    where: str,
-    truth: tuple[str, str] | None = None,
-) -> InteractionLog:
-    """The log of a frame that was checked before."""
-    frame = frame.select([*schema.columns, *(truth or ())])
+def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
+    """The log of a table that was checked before."""
+    assert table.frame is not None
+    assert table.schema is not None
+    schema, truth = table.schema, table.truth
+    frame = table.frame.select([*schema.columns, *(truth or ())])
     frame = _label(frame, schema)
     frame = _filter(frame, schema, options)
     frame = _sort(frame, schema)
     features = FeatureMap.learn(frame, schema, options.min_count)
-    ids, weights = features.encode(frame, where)
+    ids, weights = features.encode(frame, table.where)
     users = as_text(frame[schema.user])
     starts = np.flatnonzero((users != users.shift(1)).fill_null(True).to_numpy())
     return InteractionLog(
@@ -71,7 +58,7 @@ def assemble_log(
         ordered=schema.time is not None,
         truth=frame[truth[0]].to_numpy().astype(np.float32) if truth else None,
         crowd=frame[truth[1]].to_numpy().astype(np.float32) if truth else None,
-        manifest=Manifest(name=name, table=schema, options=PrepareOptions(**options.model_dump())),
+        manifest=Manifest(name=table.name, table=schema, options=PrepareOptions(**options.model_dump())),
     )
 
 

@@ -3,9 +3,9 @@
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from resus.data.build import assemble_log
@@ -21,6 +21,8 @@ from resus.data.sources import find_source
 from resus.errors import ArtifactError, ConfigError
 from resus.files import atomic_folder, sha256_of
 from resus.progress import Progress, silent
+
+Describe = Callable[[Manifest], Manifest]
 
 
 def prepare_log(
@@ -56,35 +58,27 @@ def prepare_log(
         return ready
     with ThreadPoolExecutor(1) as beside:
         files = beside.submit(_facts_of, found.files)
-        facts = _Facts(found, source, options, request, files, writer)
-        log = _streamed(found, options, out, facts, progress or silent)
-        return log if log is not None else _assembled(found, options, out, facts, writer)
 
+        def described(manifest: Manifest) -> Manifest:
+            """The manifest of a log, with where it comes from."""
+            assert manifest.table is not None
+            assert manifest.options is not None
+            build = manifest.options.model_dump(include=set(BuildOptions.model_fields))
+            used = options.model_dump() | build | {"label_threshold": manifest.table.label_threshold}
+            return manifest.model_copy(
+                update={
+                    "options": PrepareOptions.model_validate(used),
+                    "data_set": found.data_set,
+                    "protocol": options.protocol if "protocol" in found.options else None,
+                    "score": writer.facts if writer else None,
+                    "source": source,
+                    "files": tuple(files.result()),
+                    "request": request,
+                }
+            )
 
-@dataclass(frozen=True)
-class _Facts:
-    """What a manifest says about where a log comes from. The files are hashed in another thread."""
-
-    found: Source
-    source: str
-    options: PrepareOptions
-    request: str
-    files: Future[list[FileFacts]]
-    writer: ScoreWriter | None
-
-    def manifest(self, name: str, schema: TableSchema, build: BuildOptions) -> Manifest:
-        used = self.options.model_dump() | build.model_dump() | {"label_threshold": schema.label_threshold}
-        return Manifest(
-            name=name,
-            table=schema,
-            options=PrepareOptions.model_validate(used),
-            data_set=self.found.data_set,
-            protocol=self.options.protocol if "protocol" in self.found.options else None,
-            score=self.writer.facts if self.writer else None,
-            source=self.source,
-            files=tuple(self.files.result()),
-            request=self.request,
-        )
+        log = _streamed(found, options, out, described, progress or silent)
+        return log if log is not None else _assembled(found, options, out, described, writer)
 
 
 def _facts_of(files: Sequence[Path]) -> list[FileFacts]:
@@ -92,7 +86,7 @@ def _facts_of(files: Sequence[Path]) -> list[FileFacts]:
 
 
 def _streamed(
-    found: Source, options: PrepareOptions, out: Path, facts: _Facts, progress: Progress
+    found: Source, options: PrepareOptions, out: Path, described: Describe, progress: Progress
 ) -> InteractionLog | None:
     """Write the log without holding it in memory; None if only the strict reader can read the source."""
     if found.stream is None:
@@ -102,8 +96,8 @@ def _streamed(
             spill = aside / "spill"
             spill.mkdir()
             rows = found.stream(options, spill, progress)
-            check_log_folder(out, rows.name)
-            rows.write(aside, facts.manifest(rows.name, rows.schema, rows.options))
+            check_log_folder(out, rows.manifest.name)
+            replace(rows, manifest=described(rows.manifest)).write(aside)
             shutil.rmtree(spill)
     except NotPlain:
         progress("reading again in memory, to find what is unusual", 0, None)
@@ -112,7 +106,7 @@ def _streamed(
 
 
 def _assembled(
-    found: Source, options: PrepareOptions, out: Path, facts: _Facts, writer: ScoreWriter | None
+    found: Source, options: PrepareOptions, out: Path, described: Describe, writer: ScoreWriter | None
 ) -> InteractionLog:
     """Write the log of a table in memory."""
     table = found.read(options)
@@ -121,10 +115,8 @@ def _assembled(
         table = writer.on_table(table)
     build = options.build_options(table.defaults)
     refuse(table.check(build))
-    assert table.frame is not None
-    assert table.schema is not None
-    log = assemble_log(table.frame, table.schema, build, name=table.name, where=table.where, truth=table.truth)
-    return replace(log, manifest=facts.manifest(table.name, table.schema, build)).save(out)
+    log = assemble_log(table, build)
+    return replace(log, manifest=described(log.manifest)).save(out)
 
 
 def _refuse_unused(options: PrepareOptions, source: Source) -> None:

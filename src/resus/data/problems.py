@@ -9,6 +9,7 @@ from resus.checking import nearest_key
 from resus.data.fields.base import BadRows
 from resus.data.fields.numeric import bad_numbers
 from resus.data.fields.values import as_numbers, as_times, is_missing
+from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
@@ -41,17 +42,10 @@ def refuse(problems: Sequence[Problem]) -> None:
 
 
 def find_problems(
-    frame: pl.DataFrame,
-    schema: TableSchema,
-    *,
-    where: str,
-    first_line: int,
-    duplicates: bool,
-    single_events: bool,
-    lines: pl.Series | None = None,
+    frame: pl.DataFrame, schema: TableSchema, options: BuildOptions, *, where: str, lines: pl.Series | None = None
 ) -> list[Problem]:
     """Each kind of problem once per column, with its first row; `lines` are the rows' line numbers where known."""
-    finder = _Finder(where, first_line, lines)
+    finder = _Finder(where, lines)
     problems = _missing_columns(frame, schema, where)
     if frame.is_empty():
         return [*problems, Problem(where, None, None, "there is no row of data", "check that the file is complete")]
@@ -67,9 +61,9 @@ def find_problems(
     for name, field in schema.fields.items():
         if name in usable:
             problems += finder.problems(name, field.field_class.bad_rows(frame[name]))
-    if duplicates and usable.issuperset(event_key(schema)):
+    if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
-    if single_events and schema.user in usable:
+    if options.single_events == "error" and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
     return problems
 
@@ -77,11 +71,10 @@ def find_problems(
 @dataclass(frozen=True)
 class _Finder:
     where: str
-    first_line: int
     lines: pl.Series | None
 
     def line(self, index: int) -> int:
-        return int(self.lines[index]) if self.lines is not None else self.first_line + index
+        return int(self.lines[index]) if self.lines is not None else 1 + index
 
     def problems(self, column: str, found: Sequence[BadRows], noun: str = "rows") -> list[Problem]:
         """One problem for each kind of bad rows that there are."""

@@ -9,6 +9,7 @@ from resus.data.build import assemble_log
 from resus.data.datasets.base import PUBLISHED_DEFAULTS
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
+from resus.data.readers.tables import RawTable
 from resus.data.schema import TableSchema
 
 IMPRESSION_HEADER = "user,time_stamp,adgroup_id,pid,nonclk,clk"
@@ -78,5 +79,5 @@ def in_memory_log(folder: Path, options: PrepareOptions) -> InteractionLog:
     fields = ["adgroup_id", "pid", *ads.columns[1:], *profiles.columns[1:], *(["userid"] if options.user_field else [])]
     roles = {"user": "user", "item": "adgroup_id", "label": "clk", "time": "time_stamp"}
     schema = TableSchema.model_validate(roles | {"fields": dict.fromkeys(fields, "categorical")})
-    build = options.build_options(PUBLISHED_DEFAULTS)
-    return assemble_log(frame, schema, build, name="taobao", where="the table", truth=truth)
+    table = RawTable("taobao", "the table", schema, frame, truth=truth)
+    return assemble_log(table, options.build_options(PUBLISHED_DEFAULTS))

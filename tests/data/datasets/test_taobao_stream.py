@@ -12,7 +12,6 @@ from taobao_files import in_memory_log, write_files
 from resus.data.datasets.taobao.stream import stream
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
-from resus.data.log.manifest import Manifest
 from resus.data.options import PrepareOptions
 from resus.data.prepare import prepare_log
 from resus.data.readers.plain_csv import NotPlain
@@ -31,7 +30,7 @@ OPTIONS = st.builds(
 
 def streamed(folder: Path, out: Path, options: PrepareOptions, **sizes: int) -> InteractionLog:
     (out / "spill").mkdir(parents=True)
-    stream(folder, options, out / "spill", silent, **sizes).write(out, Manifest())
+    stream(folder, options, out / "spill", silent, **sizes).write(out)
     return InteractionLog.open(out)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from resus.data.log.sorting import Positions, Spill, Tally, order_by
+from resus.data.log.sorting import Spill
 from resus.progress import silent
 
 ROW = np.dtype([("user", "i8"), ("row", "i4")])
@@ -57,34 +57,3 @@ def test_a_replaced_bucket_leaves_the_others_alone(tmp_path: Path, blocks: list[
         buckets.replace(number, before[number][1:])
     expected = [rows[1:] if number % 2 == 0 else rows for number, rows in enumerate(before)]
     assert [rows.tolist() for rows in buckets] == [rows.tolist() for rows in expected if len(rows)]
-
-
-def test_a_tally_of_many_blocks_is_one_count() -> None:
-    random = np.random.default_rng(0)
-    blocks = [random.integers(50_000, size=400_000) for _ in range(3)] + [random.integers(10**15, size=700_000)] * 2
-    tally = Tally()
-    for block in blocks:
-        tally.add(block)
-    assert np.array_equal(tally.counts(), np.unique(np.concatenate(blocks), return_counts=True))
-
-
-NUMBERS = st.one_of(st.integers(0, 3), st.integers(-(2**30), 2**30), st.integers(-(2**62), 2**62))
-
-
-@given(st.lists(st.tuples(NUMBERS, NUMBERS)))
-def test_the_order_is_that_of_pairs_with_ties_as_they_came(pairs: list[tuple[int, int]]) -> None:
-    first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    assert order_by(first, second).tolist() == sorted(range(len(pairs)), key=pairs.__getitem__)
-
-
-SMALL, LARGE = st.integers(-3, 30), st.integers(-(2**62), 2**62)
-
-
-@given(
-    listed=st.one_of(st.lists(SMALL, unique=True), st.lists(st.one_of(SMALL, LARGE), unique=True)),
-    others=st.lists(st.one_of(SMALL, LARGE)),
-)
-def test_positions_are_those_of_the_list(listed: list[int], others: list[int]) -> None:
-    asked = [*listed, *others]
-    found = Positions(np.array(listed, dtype=np.int64)).find(np.array(asked, dtype=np.int64))
-    assert found.tolist() == [listed.index(number) if number in listed else -1 for number in asked]

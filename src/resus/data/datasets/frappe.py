@@ -1,5 +1,6 @@
 """Frappe app usage: one tab-separated file of events without times, each of them a positive."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -27,25 +28,24 @@ def read(folder: Path, options: PrepareOptions) -> RawTable:
     """
     columns = ["user", "item", *CONTEXT]
     read = read_columns(folder / FILE, columns, separator="\t", quoted=False)
-    problems = list(read.problems)
+    table = RawTable("frappe", read.where, SCHEMA, None, read.problems, defaults=PUBLISHED_DEFAULTS)
     if read.frame is None or read.lines is None:
-        return RawTable("frappe", read.where, SCHEMA, None, read.problems, defaults=PUBLISHED_DEFAULTS)
+        return table
     logs = read.frame.with_columns(read.lines.alias("line"), used=pl.lit(1, pl.Int8))
     floor = options.build_options(PUBLISHED_DEFAULTS).min_item_count
     logs = logs.filter(pl.col("item").is_null() | (pl.len().over("item") >= floor))
     named = logs.drop_nulls(["user", "item"])
-    if named.is_empty():
-        problems.append(Problem(read.where, None, "item", f"no app has {floor} logs", "lower min_item_count"))
-        return RawTable("frappe", read.where, SCHEMA, None, tuple(problems), defaults=PUBLISHED_DEFAULTS)
     try:
+        if named.is_empty():
+            raise DataError(f"no app has {floor} logs")
         negatives = sample_negatives(
             named, user="user", item="item", context=CONTEXT, per_log=options.negatives, seed=options.seed
         )
     except DataError as error:
-        problems.append(Problem(read.where, None, "item", str(error), "lower min_item_count"))
-        return RawTable("frappe", read.where, SCHEMA, None, tuple(problems), defaults=PUBLISHED_DEFAULTS)
+        problem = Problem(read.where, None, "item", str(error), "lower min_item_count")
+        return replace(table, problems=(*read.problems, problem))
     frame = pl.concat([logs, negatives.with_columns(used=pl.lit(0, pl.Int8))])
-    return RawTable("frappe", read.where, SCHEMA, frame, tuple(problems), frame["line"], PUBLISHED_DEFAULTS)
+    return replace(table, frame=frame, lines=frame["line"])
 
 
 DATA_SET = DataSet(

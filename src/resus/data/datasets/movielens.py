@@ -20,30 +20,15 @@ PAPER = TableSchema(
     label="rating",
     time="time",
     label_threshold=3,
-    fields={
-        "movie": FieldSchema(),
-        "gender": FieldSchema(),
-        "age": FieldSchema(),
-        "occupation": FieldSchema(),
-        "year": FieldSchema(),
-        "genres": FieldSchema(kind="multi"),
-    },
+    fields=dict.fromkeys(("movie", "gender", "age", "occupation", "year"), FieldSchema())
+    | {"genres": FieldSchema(kind="multi")},
 )
-AUTHORS_RELEASE = TableSchema(
-    user="user",
-    item="movie",
-    label="rating",
-    time="time",
-    label_threshold=4,
-    fields={
-        "movie": FieldSchema(),
-        "gender": FieldSchema(),
-        "age": FieldSchema(kind="numeric", center=0, scale=56),
-        "occupation": FieldSchema(),
-        "year": FieldSchema(kind="numeric", center=1919, scale=81),
-        "genres": FieldSchema(),
-    },
-)
+RELEASED_FIELDS = {
+    "age": FieldSchema(kind="numeric", center=0, scale=56),
+    "year": FieldSchema(kind="numeric", center=1919, scale=81),
+    "genres": FieldSchema(),
+}
+AUTHORS_RELEASE = PAPER.model_copy(update={"label_threshold": 4, "fields": PAPER.fields | RELEASED_FIELDS})
 
 
 def read(folder: Path, options: PrepareOptions) -> RawTable:

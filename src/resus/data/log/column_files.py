@@ -1,5 +1,6 @@
 """Columns as plain .npy files: written block by block, read as one memory map or in blocks."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -27,22 +28,17 @@ class ColumnWriter:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self.close()
+        """Write the number of rows into the header; numpy leaves room for it."""
+        with self._stream:
+            self._stream.seek(0)
+            self._write_header()
+            assert self._stream.tell() == self._begin
 
     def add(self, block: Array) -> None:
         assert block.shape[1:] == self._row_shape
         assert block.dtype == self._dtype
         self._stream.write(np.ascontiguousarray(block).data)
         self.rows += len(block)
-
-    def close(self) -> None:
-        """Write the number of rows into the header; numpy leaves room for it."""
-        if self._stream.closed:
-            return
-        with self._stream:
-            self._stream.seek(0)
-            self._write_header()
-            assert self._stream.tell() == self._begin
 
     def _write_header(self) -> None:
         description = {
@@ -86,14 +82,10 @@ class ColumnReader:
     def __exit__(self, *reason: object) -> None:
         self._stream.close()
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._column.shape
-
     def take(self, rows: int) -> Array:
         """The next rows; fewer at the end of the column."""
-        values = int(rows * np.prod(self.shape[1:], dtype=np.int64))
-        return np.fromfile(self._stream, dtype=self._column.dtype, count=values).reshape(-1, *self.shape[1:])
+        _, *width = self._column.shape
+        return np.fromfile(self._stream, self._column.dtype, rows * math.prod(width)).reshape(-1, *width)
 
     def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[Array]:
         """The rest of the column."""

@@ -13,7 +13,7 @@ from resus.arrays import Array, Floats, Ids, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import map_column, row_blocks
 from resus.data.log.manifest import MANIFEST, Manifest
-from resus.data.log.writer import COLUMNS, FEATURES, NO_EVENT, USERS, ContentHash, LogWriter, column_file
+from resus.data.log.writer import COLUMNS, FEATURES, NO_EVENT, USERS, ContentHash, LogRows, column_file
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.files import atomic_folder, read_json
 
@@ -91,10 +91,10 @@ class InteractionLog:
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped. `facts` go to its manifest."""
         check_log_folder(folder, self.name)
-        with atomic_folder(folder) as aside, LogWriter(aside, self.features, ordered=self.ordered) as writer:
-            for columns in self._blocks():
-                writer.add(columns)
-            writer.finish(self.user_ids, self.offsets, self.manifest.model_copy(update=facts))
+        manifest = self.manifest.model_copy(update=facts)
+        rows = LogRows(manifest, self.features, self.user_ids, self.offsets, self.ordered, self._blocks())
+        with atomic_folder(folder) as aside:
+            rows.write(aside)
         return InteractionLog.open(folder)
 
     @classmethod

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,6 @@ from resus.arrays import Array, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import ColumnReader, ColumnWriter, row_blocks
 from resus.data.log.manifest import MANIFEST, Counts, Manifest
-from resus.data.options import BuildOptions
-from resus.data.schema import TableSchema
 from resus.errors import DataError
 
 USERS = "users.arrow"
@@ -51,95 +49,58 @@ class ContentHash:
         return self._digest.hexdigest()
 
 
-class LogWriter:
-    """Takes the rows in the order of the log, then their users. `folder` is a log as soon as `finish` returns."""
-
-    def __init__(self, folder: Path, features: FeatureMap, *, ordered: bool) -> None:
-        self._folder = folder
-        self._features = features
-        self._ordered = ordered
-        self._columns: dict[str, ColumnWriter] = {}
-        self._open = contextlib.ExitStack()
-        self._json = features.to_json()
-        self._hash = ContentHash(self._json)
-        self._positives = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *reason: object) -> None:
-        self._open.close()
-
-    def add(self, columns: dict[str, Array]) -> None:
-        """The next rows: `ids` and `labels`, and the same other columns every time."""
-        if not self._columns:
-            self._columns = {name: self._new_column(name, block) for name, block in columns.items()}
-        assert columns.keys() == self._columns.keys()
-        for name, block in columns.items():
-            self._columns[name].add(block)
-        self._hash.add([columns["ids"]])
-        self._positives += int(np.count_nonzero(columns["labels"]))
-
-    def finish(self, user_ids: pa.Array, offsets: Integers, manifest: Manifest) -> None:
-        """Write the users, the features and the manifest."""
-        self._open.close()
-        if not self._columns:
-            raise DataError(NO_EVENT)
-        assert {column.rows for column in self._columns.values()} == {int(offsets[-1])}
-        users = pa.table({"user": user_ids, "first_row": pa.array(offsets[:-1])})
-        with pa.OSFile(str(self._folder / USERS), "wb") as sink, pa.ipc.new_file(sink, users.schema) as writer:
-            writer.write_table(users.combine_chunks())
-        written = manifest.model_copy(
-            update={
-                "hash": self._content_hash(offsets),
-                "counts": self._counts(len(user_ids)),
-                "columns": tuple(self._columns),
-                "ordered": self._ordered,
-            }
-        )
-        texts = {FEATURES: json.dumps(self._json, ensure_ascii=False), MANIFEST: written.model_dump_json(indent=2)}
-        for name, text in texts.items():
-            (self._folder / name).write_text(text, encoding="utf-8")
-
-    def _new_column(self, name: str, block: Array) -> ColumnWriter:
-        width = block.shape[1] if block.ndim == 2 else None
-        return self._open.enter_context(ColumnWriter(self._folder / column_file(name), COLUMNS[name], width))
-
-    def _content_hash(self, offsets: Integers) -> str:
-        for name in ("weights", "labels"):  # hashed after all ids, so read again
-            if name in self._columns:
-                with ColumnReader(self._folder / column_file(name), COLUMNS[name]) as reader:
-                    self._hash.add(reader.blocks())
-        self._hash.add(row_blocks(offsets))
-        return self._hash.finish(self._ordered)
-
-    def _counts(self, users: int) -> Counts:
-        fields = self._features.fields
-        return Counts(
-            rows=self._columns["ids"].rows,
-            users=users,
-            items=next((len(field.values) for field in fields if field.name == self._features.item), None),
-            positives=self._positives,
-            ids=self._features.n_ids,
-            fields={field.name: len(field.values) or field.kind for field in fields},
-        )
-
-
 @dataclass(frozen=True)
 class LogRows:
-    """A log whose rows are not in memory: they come in blocks, in the order of the log."""
+    """A log whose rows come in blocks, in the order of the log, so that they need not be in memory together.
 
-    name: str
-    schema: TableSchema
-    options: BuildOptions
+    A block has the columns `ids` and `labels`, and the same other columns every time.
+    """
+
+    manifest: Manifest
     features: FeatureMap
     user_ids: pa.Array
     offsets: Integers
+    ordered: bool
     blocks: Iterable[dict[str, Array]]
 
-    def write(self, folder: Path, manifest: Manifest) -> None:
+    def write(self, folder: Path) -> None:
         """Write the folder of the log."""
-        with LogWriter(folder, self.features, ordered=self.schema.time is not None) as writer:
-            for columns in self.blocks:
-                writer.add(columns)
-            writer.finish(self.user_ids, self.offsets, manifest)
+        content, positives = ContentHash(self.features.to_json()), 0
+        columns: dict[str, ColumnWriter] = {}
+        with contextlib.ExitStack() as opened:
+            for block in self.blocks:
+                for name, part in block.items():
+                    if name not in columns:
+                        width = part.shape[1] if part.ndim == 2 else None
+                        column = ColumnWriter(folder / column_file(name), COLUMNS[name], width)
+                        columns[name] = opened.enter_context(column)
+                    columns[name].add(part)
+                content.add([block["ids"]])
+                positives += int(np.count_nonzero(block["labels"]))
+        if not columns:
+            raise DataError(NO_EVENT)
+        assert {column.rows for column in columns.values()} == {int(self.offsets[-1])}
+        for name in ("weights", "labels"):  # hashed after all ids, so read again
+            if name in columns:
+                with ColumnReader(folder / column_file(name), COLUMNS[name]) as reader:
+                    content.add(reader.blocks())
+        content.add(row_blocks(self.offsets))
+        found = {"hash": content.finish(self.ordered), "counts": self._counts(positives)}
+        manifest = self.manifest.model_copy(update=found | {"columns": tuple(columns), "ordered": self.ordered})
+        users = pa.table({"user": self.user_ids, "first_row": pa.array(self.offsets[:-1])})
+        with pa.OSFile(str(folder / USERS), "wb") as sink, pa.ipc.new_file(sink, users.schema) as writer:
+            writer.write_table(users.combine_chunks())
+        features = json.dumps(self.features.to_json(), ensure_ascii=False)
+        (folder / FEATURES).write_text(features, encoding="utf-8")
+        (folder / MANIFEST).write_text(manifest.model_dump_json(indent=2), encoding="utf-8")
+
+    def _counts(self, positives: int) -> Counts:
+        fields = self.features.fields
+        return Counts(
+            rows=int(self.offsets[-1]),
+            users=len(self.user_ids),
+            items=next((len(field.values) for field in fields if field.name == self.features.item), None),
+            positives=positives,
+            ids=self.features.n_ids,
+            fields={field.name: len(field.values) or field.kind for field in fields},
+        )

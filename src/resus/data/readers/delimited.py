@@ -34,6 +34,10 @@ class FileRows:
     problems: tuple[Problem, ...]
 
 
+class _UnreadableError(Exception):
+    """No row can be read. The arguments are those of a Problem, without the file."""
+
+
 @dataclass(frozen=True)
 class _Records:
     starts: Integers
@@ -56,41 +60,26 @@ def read_delimited(
     The separator is wrong if it gives none of the `wanted` columns and another separator does.
     """
     where = str(path)
-    stored = _bytes_of(path)
-    if isinstance(stored, Problem):
-        return FileRows(where, None, None, (stored,))
-    raw, problems = _as_utf8(stored, encoding, where)
-    if raw is None:
-        return FileRows(where, None, None, tuple(problems))
-    wrong = _wrong_separator(raw, separator, names, wanted, where)
-    if wrong is not None:
-        return FileRows(where, None, None, (*problems, wrong))
-    if len(separator) > 1:
-        raw, separator = raw.replace(separator.encode(), _UNIT_SEPARATOR.encode()), _UNIT_SEPARATOR
-    quotes = _positions(raw, _QUOTE) if quoted else np.empty(0, np.int64)
-    stray = _stray_quote(raw, quotes, separator, where)
-    if stray is not None:
-        return FileRows(where, None, None, (*problems, stray))
-    records = _without_blank(_scan(raw, separator, quotes), raw)
-    if names is None:
-        header = raw[records.starts[0] : records.ends[0]].decode().rstrip("\r\n")
-        try:
-            names = _split(header, separator, quoted)
-        except csv.Error:
-            broken = Problem(where, 1, None, "a line break stands inside a name", "write each name without one")
-            return FileRows(where, None, None, (*problems, broken))
-        records = _only(records, np.arange(len(records.starts)) > 0)
-        ambiguous = _ambiguous_header(names, where)
-        if ambiguous is not None:
-            return FileRows(where, None, None, (*problems, ambiguous))
-    whole = records.fields == len(names)
-    problems += _ragged(records, len(names), raw, where)
-    kept = _only(records, whole)
-    frame = _parse(_bytes_in(raw, kept), separator, names, quoted)
-    if frame.height != len(kept.starts):
-        what = f"it reads as {frame.height:,} rows but has {len(kept.starts):,}"
-        problems.append(Problem(where, None, None, what, "write it again with a CSV writer"))
-        return FileRows(where, None, None, tuple(problems))
+    problems: list[Problem] = []
+    try:
+        raw = _as_utf8(_bytes_of(path), encoding, where, problems)
+        _check_separator(raw, separator, names, wanted)
+        if len(separator) > 1:
+            raw, separator = raw.replace(separator.encode(), _UNIT_SEPARATOR.encode()), _UNIT_SEPARATOR
+        quotes = np.flatnonzero(np.frombuffer(raw, np.uint8) == _QUOTE) if quoted else np.empty(0, np.int64)
+        _check_quotes(raw, quotes, separator)
+        records = _without_blank(_scan(raw, separator, quotes), raw)
+        if names is None:
+            names = _header(raw[records.starts[0] : records.ends[0]].decode().rstrip("\r\n"), separator, quoted)
+            records = _only(records, np.arange(len(records.starts)) > 0)
+        problems += _ragged(records, len(names), raw, where)
+        kept = _only(records, records.fields == len(names))
+        frame = _parse(_bytes_in(raw, kept), separator, names, quoted)
+        if frame.height != len(kept.starts):
+            what = f"it reads as {frame.height:,} rows but has {len(kept.starts):,}"
+            raise _UnreadableError(None, None, what, "write it again with a CSV writer")
+    except _UnreadableError as error:
+        return FileRows(where, None, None, (*problems, Problem(where, *error.args)))
     return FileRows(where, frame, pl.Series("line", kept.lines), tuple(problems))
 
 
@@ -106,28 +95,27 @@ def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: 
     return FileRows(read.where, None if missing else frame.select(columns), read.lines, (*read.problems, *absent))
 
 
-def _bytes_of(path: Path) -> bytes | Problem:
-    if path.is_dir():
-        return Problem(str(path), None, None, "it is a folder, not a file", "name the file")
+def _bytes_of(path: Path) -> bytes:
     try:
         raw = path.read_bytes()
+    except IsADirectoryError:
+        raise _UnreadableError(None, None, "it is a folder, not a file", "name the file") from None
     except FileNotFoundError:
-        return Problem(str(path), None, None, "the file does not exist", "check the path")
+        raise _UnreadableError(None, None, "the file does not exist", "check the path") from None
     except OSError as error:
-        return Problem(str(path), None, None, f"it cannot be read ({error.strerror})", "check its permissions")
+        raise _UnreadableError(None, None, f"it cannot be read ({error.strerror})", "check its permissions") from None
     if not raw.removeprefix(_BOM).strip():
-        return Problem(str(path), None, None, "the file is empty", "fetch or write it again")
+        raise _UnreadableError(None, None, "the file is empty", "fetch or write it again")
     return raw
 
 
-def _as_utf8(raw: bytes, encoding: str, where: str) -> tuple[bytes | None, list[Problem]]:
+def _as_utf8(raw: bytes, encoding: str, where: str, problems: list[Problem]) -> bytes:
     """The bytes in UTF-8 without a byte order mark. Wrong bytes are replaced, so that the rest can be checked, too."""
     try:
         codec = codecs.lookup(encoding).name
     except LookupError:
         fix = "use a Python codec such as utf-8, latin-1 or gbk"
-        return None, [Problem(where, None, None, f"the encoding '{encoding}' is unknown", fix)]
-    problems = []
+        raise _UnreadableError(None, None, f"the encoding '{encoding}' is unknown", fix) from None
     if codec not in _ASCII_INSIDE or not raw.isascii():
         try:
             text = raw.decode(codec)
@@ -140,21 +128,12 @@ def _as_utf8(raw: bytes, encoding: str, where: str) -> tuple[bytes | None, list[
     zero = raw.find(b"\0")
     if zero >= 0:
         what = "there are zero bytes, so it is not text in this encoding"
-        problems.append(Problem(where, 1 + raw.count(b"\n", 0, zero), None, what, "save the file as UTF-8 text"))
-        return None, problems
-    return raw.removeprefix(_BOM), problems
+        raise _UnreadableError(1 + raw.count(b"\n", 0, zero), None, what, "save the file as UTF-8 text")
+    return raw.removeprefix(_BOM)
 
 
-def _split(record: str, separator: str, quoted: bool) -> list[str]:
-    if not quoted or len(separator) > 1:
-        return record.split(separator)
-    return next(csv.reader([record], delimiter=separator))
-
-
-def _wrong_separator(
-    raw: bytes, separator: str, names: Sequence[str] | None, wanted: Collection[str], where: str
-) -> Problem | None:
-    """The problem that another separator gives the columns and this one does not."""
+def _check_separator(raw: bytes, separator: str, names: Sequence[str] | None, wanted: Collection[str]) -> None:
+    """Refuse a separator that does not give the columns if another one does."""
     first = raw.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace").rstrip("\r")
 
     def fits(candidate: str) -> bool:
@@ -163,28 +142,18 @@ def _wrong_separator(
             return len(fields) == len(names)
         return not set(wanted).isdisjoint(fields) if wanted else len(fields) > 1
 
-    if fits(separator):
-        return None
-    other = next((candidate for candidate in SEPARATORS if candidate != separator and fits(candidate)), None)
-    if other is None:
-        return None
-    what = f"the columns are separated by {other!r}, not by {separator!r}"
-    fix = f"save it with {separator!r}, or write 'separator: \"{_yaml(other)}\"' in the schema of a table of your own"
-    return Problem(where, 1, None, what, fix)
+    other = next((candidate for candidate in (separator, *SEPARATORS) if fits(candidate)), separator)
+    if other != separator:
+        what = f"the columns are separated by {other!r}, not by {separator!r}"
+        in_yaml = other.replace("\t", "\\t")
+        fix = f"save it with {separator!r}, or write 'separator: \"{in_yaml}\"' in the schema of a table of your own"
+        raise _UnreadableError(1, None, what, fix)
 
 
-def _yaml(separator: str) -> str:
-    return separator.replace("\t", "\\t")
-
-
-def _positions(raw: bytes, byte: int) -> Integers:
-    return np.flatnonzero(np.frombuffer(raw, dtype=np.uint8) == byte)
-
-
-def _stray_quote(raw: bytes, quotes: Integers, separator: str, where: str) -> Problem | None:
-    """The first quote that does not open at the start of a cell or does not close at its end."""
+def _check_quotes(raw: bytes, quotes: Integers, separator: str) -> None:
+    """Refuse a quote that does not open at the start of a cell or does not close at its end."""
     if len(quotes) == 0:
-        return None
+        return
     data = np.frombuffer(raw, dtype=np.uint8)
     opening, closing = quotes[::2], quotes[1::2]
     before = np.where(opening > 0, data[opening - 1], _NEWLINE)
@@ -196,12 +165,10 @@ def _stray_quote(raw: bytes, quotes: Integers, separator: str, where: str) -> Pr
     bad[:pairs] |= ~good_close
     if len(opening) > pairs:
         bad[-1] = True
-    if not bad.any():
-        return None
-    position = int(opening[np.argmax(bad)])
-    what = "a quote opens inside a cell or never closes"
-    fix = 'write a quote in a cell as "" and put the whole cell in quotes'
-    return Problem(where, 1 + raw.count(b"\n", 0, position), None, what, fix)
+    if bad.any():
+        line = 1 + raw.count(b"\n", 0, int(opening[np.argmax(bad)]))
+        fix = 'write a quote in a cell as "" and put the whole cell in quotes'
+        raise _UnreadableError(line, None, "a quote opens inside a cell or never closes", fix)
 
 
 def _scan(raw: bytes, separator: str, quotes: Integers) -> _Records:
@@ -248,14 +215,18 @@ def _without_blank(records: _Records, raw: bytes) -> _Records:
     return _only(records, ~blank & ~((length == 2) & (first == _RETURN) & (last == _NEWLINE)))
 
 
-def _ambiguous_header(names: Sequence[str], where: str) -> Problem | None:
+def _header(line: str, separator: str, quoted: bool) -> list[str]:
+    try:
+        names = next(csv.reader([line], delimiter=separator)) if quoted else line.split(separator)
+    except csv.Error:
+        raise _UnreadableError(1, None, "a line break stands inside a name", "write each name without one") from None
     if "" in names:
-        what = f"column number {list(names).index('') + 1} has no name"
-        return Problem(where, 1, None, what, "name every column in the first line")
+        what = f"column number {names.index('') + 1} has no name"
+        raise _UnreadableError(1, None, what, "name every column in the first line")
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
-    if twice is None:
-        return None
-    return Problem(where, 1, twice, "two columns have this name", "give each column its own name")
+    if twice is not None:
+        raise _UnreadableError(1, twice, "two columns have this name", "give each column its own name")
+    return names
 
 
 def _ragged(records: _Records, expected: int, raw: bytes, where: str) -> list[Problem]:

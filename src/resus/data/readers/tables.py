@@ -52,16 +52,7 @@ class RawTable:
         """All problems: first those of the file, then those of the rows."""
         if self.frame is None or self.schema is None:
             return list(self.problems)
-        found = find_problems(
-            self.frame,
-            self.schema,
-            where=self.where,
-            first_line=1,
-            duplicates=options.duplicates == "error",
-            single_events=options.single_events == "error",
-            lines=self.lines,
-        )
-        return [*self.problems, *found]
+        return [*self.problems, *find_problems(self.frame, self.schema, options, where=self.where, lines=self.lines)]
 
 
 class ScoreWriter(Protocol):

@@ -5,20 +5,7 @@ from pathlib import Path
 import polars as pl
 
 from resus.data.datasets.base import PUBLISHED_DEFAULTS, DataSet
-from resus.data.datasets.taobao.layout import (
-    ADS_FILE,
-    EVENTS,
-    IMPRESSIONS_FILE,
-    NAME,
-    PLANTED_NAME,
-    PROFILES_FILE,
-    TRUTH_FILE,
-    TRUTHS,
-    read_ads,
-    read_profiles,
-    read_truth,
-    schema_of,
-)
+from resus.data.datasets.taobao import layout
 from resus.data.datasets.taobao.stream import is_sound, stream
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
@@ -31,38 +18,38 @@ def read(folder: Path, options: PrepareOptions) -> RawTable:
 
     Together with the user id these are the 16 fields of the paper.
     """
-    samples = read_columns(folder / IMPRESSIONS_FILE, EVENTS, separator=",")
-    ads, profiles = read_ads(folder), read_profiles(folder)
+    samples = read_columns(folder / layout.IMPRESSIONS_FILE, layout.EVENTS, separator=",")
+    ads, profiles = layout.read_ads(folder), layout.read_profiles(folder)
     problems = [*samples.problems, *ads.problems, *profiles.problems]
     frame, truth = None, None
     if samples.frame is not None and ads.frame is not None and profiles.frame is not None:
         frame = attach(samples.frame, ads, "adgroup_id", problems, unlisted="impressions")
         frame = attach(frame.with_columns(userid="user"), profiles, "userid", problems)
-        truth = read_truth(folder, frame.height)
+        truth = layout.read_truth(folder, frame.height)
     if isinstance(truth, Problem):
         problems.append(truth)
     elif truth is not None and frame is not None:
-        frame = frame.with_columns(pl.Series(name, truth[:, place]) for place, name in enumerate(TRUTHS))
+        frame = frame.with_columns(pl.Series(name, truth[:, place]) for place, name in enumerate(layout.TRUTHS))
     return RawTable(
-        name=NAME if truth is None else PLANTED_NAME,
+        name=layout.NAME if truth is None else layout.PLANTED_NAME,
         where=samples.where,
-        schema=schema_of(options),
+        schema=layout.schema_of(options),
         frame=frame,
         problems=tuple(problems),
         lines=samples.lines,
         defaults=PUBLISHED_DEFAULTS,
-        truth=None if truth is None else TRUTHS,
+        truth=None if truth is None else layout.TRUTHS,
     )
 
 
 DATA_SET = DataSet(
-    name=NAME,
+    name=layout.NAME,
     aliases=("taobao-ads", "ali-display-ads"),
-    members=(IMPRESSIONS_FILE, ADS_FILE, PROFILES_FILE),
+    members=(layout.IMPRESSIONS_FILE, layout.ADS_FILE, layout.PROFILES_FILE),
     read=read,
     options=frozenset({"user_field"}),
     login_page="https://tianchi.aliyun.com/dataset/56",
-    optional=(TRUTH_FILE,),
+    optional=(layout.TRUTH_FILE,),
     stream=stream,
     sound=is_sound,
 )

@@ -6,11 +6,11 @@
 Memory grows with the users and ads, not with the impressions.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -18,15 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from resus.arrays import Array
 from resus.data.datasets.planted import mean_sigmoid, sigmoid
-from resus.data.datasets.taobao.layout import (
-    ADS,
-    ADS_FILE,
-    IMPRESSIONS_FILE,
-    PROFILES,
-    PROFILES_FILE,
-    TRUTH_FILE,
-    TRUTHS,
-)
+from resus.data.datasets.taobao import layout
 from resus.data.log.column_files import ColumnWriter
 from resus.errors import ArtifactError, ConfigError
 from resus.files import atomic_folder, read_json, write_json
@@ -51,7 +43,7 @@ GROUPS = 13  # of gender and age
 NO_PROFILE, NO_BRAND = 0.05, 0.3
 BLOCK_ROWS = 1 << 19
 FACTS_FILE = "planted.json"
-FILES = (IMPRESSIONS_FILE, ADS_FILE, PROFILES_FILE, TRUTH_FILE)
+FILES = (layout.IMPRESSIONS_FILE, layout.ADS_FILE, layout.PROFILES_FILE, layout.TRUTH_FILE)
 
 
 class PlantedTaobao(BaseModel):
@@ -96,8 +88,9 @@ def write_planted_taobao(
     with atomic_folder(folder) as aside:
         progress("drawing users and ads", 0, 1)
         world = TaobaoWorld(settings)
-        _write_ads(aside / ADS_FILE, world.ads)
-        _write_profiles(aside / PROFILES_FILE, world.people)
+        world.ads.table.write_csv(aside / layout.ADS_FILE)
+        last = layout.PROFILES[-1]
+        world.people.table.rename({last: f"{last} "}).write_csv(aside / layout.PROFILES_FILE)  # as it is published
         progress("drawing users and ads", 1, 1)
         clicks = _write_impressions(aside, world, block_rows, progress)
         counts = DrawnCounts(users=settings.count("users"), ads=settings.count("ads"), clicks=clicks)
@@ -108,13 +101,9 @@ def write_planted_taobao(
 
 @dataclass(frozen=True)
 class Ads:
-    """What `ad_feature.csv` says, by ad, and what it does to a click."""
+    """The table `ad_feature.csv`, and what each ad does to a click."""
 
-    category: Array
-    campaign: Array
-    customer: Array
-    brand: Array  # -1 if there is none
-    price: Array
+    table: pl.DataFrame
     appeal: Array
     traits: Array  # [A, TRAITS]
     popularity: Array  # cumulative, up to 1
@@ -136,12 +125,10 @@ class Ads:
         appeal = 0.4 * by_category[category] + 0.4 * random.normal(size=ads) - 0.15 * (log_price - 5.0) / 1.3
         appeal += np.where(branded, 0.3 * by_brand[brand], 0.0)
         traits = random.normal(size=(len(by_category), TRAITS))[category] + 0.8 * random.normal(size=(ads, TRAITS))
+        named = pl.Series(brand + 1).cast(pl.String).set(pl.Series(~branded), "NULL")
+        columns = (np.arange(1, ads + 1), category + 1, campaign + 1, customer + 1, named, np.exp(log_price).round(2))
         return cls(
-            category=category,
-            campaign=campaign,
-            customer=customer,
-            brand=brand,
-            price=np.round(np.exp(log_price), 2),
+            table=pl.DataFrame(dict(zip(layout.ADS, columns, strict=True))),
             appeal=appeal.astype(np.float32),
             traits=(traits / np.sqrt(1.64 * TRAITS)).astype(np.float32),
             popularity=_cumulative(random.permutation(np.arange(1, ads + 1) ** -0.8)),
@@ -150,10 +137,9 @@ class Ads:
 
 @dataclass(frozen=True)
 class People:
-    """What `user_profile.csv` says, by user, and what it does to a click; empty cells are -1."""
+    """The table `user_profile.csv`, which lacks some users, and what each user does to a click."""
 
-    has_profile: Array
-    profile: dict[str, Array]
+    table: pl.DataFrame
     group: Array  # GROUPS for those without a profile
     bias: Array
     taste: Array  # [U, TRAITS]
@@ -167,8 +153,8 @@ class People:
         age = random.choice(7, size=users, p=[0.01, 0.05, 0.18, 0.29, 0.22, 0.21, 0.04])
         group = np.where(age == 0, 0, age + 6 * (gender == 1))
         has_profile = random.random(users) >= NO_PROFILE
-        sometimes = {"pvalue_level": (0.46, 1, 4), "new_user_class_level": (0.68, 1, 5)}
         profile = {
+            "userid": np.arange(1, users + 1),
             "cms_segid": np.where(random.random(users) < 0.5, 0, random.integers(97, size=users)),
             "cms_group_id": group,
             "final_gender_code": gender,
@@ -176,31 +162,18 @@ class People:
             "shopping_level": random.choice([1, 2, 3], size=users, p=[0.1, 0.1, 0.8]),
             "occupation": (random.random(users) < 0.06).astype(np.int64),
         }
-        for name, (share, low, high) in sometimes.items():
-            profile[name] = np.where(random.random(users) < share, random.integers(low, high, size=users), -1)
+        for name, share, end in (("pvalue_level", 0.46, 4), ("new_user_class_level", 0.68, 5)):
+            profile[name] = np.where(random.random(users) < share, random.integers(1, end, size=users), -1)
+        table = pl.DataFrame(profile).select(layout.PROFILES).filter(pl.Series(has_profile))
         # the floor under the long tail lets nearly all users appear
         activity = 0.15 + np.exp(1.3 * random.normal(size=users))
         return cls(
-            has_profile=has_profile,
-            profile=profile,
+            table=table.with_columns(pl.when(pl.all() >= 0).then(pl.all())),
             group=np.where(has_profile, group, GROUPS),
             bias=(world.bias_spread * random.normal(size=users)).astype(np.float32),
             taste=(world.taste_spread * random.normal(size=(users, TRAITS))).astype(np.float32),
             activity=_cumulative(activity),
         )
-
-
-@dataclass(frozen=True)
-class DrawnImpressions:
-    """A block of consecutive rows of `raw_sample.csv`; users and ads by position."""
-
-    user: Array
-    ad: Array
-    place: Array
-    time: Array
-    clicked: Array
-    truth: Array  # given the user
-    crowd: Array  # the user integrated out
 
 
 class TaobaoWorld:
@@ -214,27 +187,28 @@ class TaobaoWorld:
         self._group_taste = 0.7 * random.normal(size=(GROUPS + 1, TRAITS)).astype(np.float32)
         self._place = 0.2 * random.normal(size=len(PLACES))
 
-    def impressions(self, block_rows: int = BLOCK_ROWS) -> Iterator[DrawnImpressions]:
-        """All impressions, in about the order of their time."""
+    def impressions(self, block_rows: int) -> Iterator[tuple[pl.DataFrame, Array]]:
+        """All rows of `raw_sample.csv` and of `truth.npy`, in about the order of their time."""
         for number, start in enumerate(range(0, self.settings.rows, block_rows)):
             random = generator(Purpose.TAOBAO_IMPRESSIONS, self.settings.seed, number)
             yield self._block(random, np.arange(start, min(start + block_rows, self.settings.rows)))
 
-    def _block(self, random: np.random.Generator, number: Array) -> DrawnImpressions:
+    def _block(self, random: np.random.Generator, number: Array) -> tuple[pl.DataFrame, Array]:
         user, ad, place = self._draw(random, len(number))
         known, personal, variance = self._logits(user, ad, place)
         known += self._base
         truth = sigmoid(known + personal)
         late = (number + 0.5) / self.settings.rows * SECONDS + JITTER_SECONDS * random.normal(size=len(number))
-        return DrawnImpressions(
-            user=user,
-            ad=ad,
-            place=place,
-            time=BEGIN + np.clip(late, 0, SECONDS - 1).astype(np.int64),
-            clicked=(random.random(len(number)) < truth).astype(np.int8),
-            truth=truth.astype(np.float32),
-            crowd=mean_sigmoid(known, variance).astype(np.float32),
-        )
+        clicked = (random.random(len(number)) < truth).astype(np.int8)
+        rows = {
+            "user": user + 1,
+            "time_stamp": BEGIN + np.clip(late, 0, SECONDS - 1).astype(np.int64),
+            "adgroup_id": ad + 1,
+            "pid": pl.Series(PLACES).gather(place),
+            "nonclk": 1 - clicked,
+            "clk": clicked,
+        }
+        return pl.DataFrame(rows), np.stack([truth, mean_sigmoid(known, variance)], axis=1).astype(np.float32)
 
     @cached_property
     def _base(self) -> float:
@@ -298,48 +272,17 @@ def _check_drawn_folder(folder: Path, *, drawn: bool) -> None:
         raise ConfigError(f"{folder} holds {min(foreign)}, which was not drawn: choose another folder for the files")
 
 
-def _write_ads(path: Path, ads: Ads) -> None:
-    brand = pl.Series(ads.brand)
-    columns: Mapping[str, Any] = {
-        "adgroup_id": np.arange(1, len(ads.price) + 1),
-        "cate_id": ads.category + 1,
-        "campaign_id": ads.campaign + 1,
-        "customer": ads.customer + 1,
-        "brand": (brand + 1).cast(pl.String).set(brand < 0, "NULL"),
-        "price": ads.price,
-    }
-    pl.DataFrame(columns).select(ADS).write_csv(path)
-
-
-def _write_profiles(path: Path, people: People) -> None:
-    columns = {"userid": np.arange(1, len(people.bias) + 1), **people.profile}
-    frame = pl.DataFrame(columns).select(PROFILES).filter(pl.Series(people.has_profile))
-    frame = frame.with_columns(pl.when(pl.all() >= 0).then(pl.all()))
-    frame.rename({PROFILES[-1]: f"{PROFILES[-1]} "}).write_csv(path)  # as published, with a space at its end
-
-
 def _write_impressions(folder: Path, world: TaobaoWorld, block_rows: int, progress: Progress) -> int:
+    """Write the impressions and their truth, and count the clicks."""
     clicks = done = 0
-    places = pl.Series(PLACES)
     with (
-        (folder / IMPRESSIONS_FILE).open("wb") as samples,
-        ColumnWriter(folder / TRUTH_FILE, np.float32, len(TRUTHS)) as truths,
+        (folder / layout.IMPRESSIONS_FILE).open("wb") as samples,
+        ColumnWriter(folder / layout.TRUTH_FILE, np.float32, len(layout.TRUTHS)) as truths,
     ):
-        samples.write(b"user,time_stamp,adgroup_id,pid,nonclk,clk\n")
-        for block in world.impressions(block_rows):
-            frame = pl.DataFrame(
-                {
-                    "user": block.user + 1,
-                    "time_stamp": block.time,
-                    "adgroup_id": block.ad + 1,
-                    "pid": places.gather(block.place),
-                    "nonclk": 1 - block.clicked,
-                    "clk": block.clicked,
-                }
-            )
-            frame.write_csv(samples, include_header=False)
-            truths.add(np.stack([block.truth, block.crowd], axis=1))
-            clicks += int(block.clicked.sum())
-            done += frame.height
+        for rows, truth in world.impressions(block_rows):
+            rows.write_csv(samples, include_header=done == 0)
+            truths.add(truth)
+            clicks += int(rows["clk"].sum())
+            done += rows.height
             progress("drawing impressions", done, world.settings.rows, "rows")
     return clicks

@@ -4,6 +4,7 @@ Memory grows with the users, the ads and one block. The impressions are read onc
 filtered and counted, and encoded with the ids of their ad and their user.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,8 @@ from resus.data.datasets.base import PUBLISHED_DEFAULTS
 from resus.data.datasets.taobao import layout
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import ColumnReader
-from resus.data.log.sorting import Buckets, Positions, Records, Spill, order_by
+from resus.data.log.manifest import Manifest
+from resus.data.log.sorting import Buckets, Records, Spill
 from resus.data.log.writer import NO_EVENT, LogRows
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import Problem, refuse
@@ -62,19 +64,21 @@ def stream(
     user_ids = pl.Series("user", users[kept]).cast(pl.String)
     people = user_ids.to_frame(layout.USER_FIELD)
     people = people.join(profiles, on=layout.USER_FIELD, how="left", maintain_order="left")
-    places = pl.DataFrame({"pid": impressions.places}, schema={"pid": pl.String})
-    tables = {"ad": (impressions.ads, seen.by_ad), "user": (people, seen.by_user[kept])}
-    tables["place"] = (places, seen.by_place)
+    places = pl.DataFrame({"pid": [name or None for name in impressions.places]}, schema={"pid": pl.String})
+    tables = {
+        "ad": (impressions.ads, seen.by_ad),
+        "place": (places, seen.by_place),
+        "user": (people, seen.by_user[kept]),
+    }
     schema = layout.schema_of(options)
     features = _features(tables, schema, build.min_count)
     parts = {role: features.encode_part(table) for role, (table, _) in tables.items()}
     return LogRows(
-        name=impressions.name,
-        schema=schema,
-        options=build,
+        manifest=Manifest(name=impressions.name, table=schema, options=PrepareOptions(**build.model_dump())),
         features=features,
         user_ids=user_ids.to_arrow(),
         offsets=np.concatenate([[0], np.cumsum(seen.by_user[kept])]),
+        ordered=True,
         blocks=_encoded(buckets, features.n_columns, parts, progress),
     )
 
@@ -106,7 +110,7 @@ def _order(buckets: Buckets, build: BuildOptions, ads: int, progress: Progress) 
         if build.duplicates != "keep":
             rows = rows.take(_distinct(rows, build))
         by_ad += np.bincount(rows["ad"], minlength=ads)
-        buckets.replace(number, rows.take(order_by(rows["user"], rows["time"])))
+        buckets.replace(number, rows.take(np.lexsort((rows["time"], rows["user"]))))
         progress("sorting by time", done, total, "rows")
     return by_ad
 
@@ -200,8 +204,7 @@ class Impressions:
 
     def __init__(self, folder: Path, block_bytes: int) -> None:
         self.ads = listed_once(layout.read_ads(folder), "adgroup_id")
-        self.places: list[str | None] = [None]
-        self._place_positions: dict[str, int] = {}
+        self.places = {"": 0}  # the position of each; an empty cell has the first
         self._block_bytes = block_bytes
         self._path = folder / layout.IMPRESSIONS_FILE
         truth = layout.read_truth(folder)
@@ -216,10 +219,8 @@ class Impressions:
 
     def read(self, progress: Progress) -> Iterator[Records]:
         """All rows in the order of the file."""
-        if self._truth_path is None:
-            yield from self._read(None, progress)
-            return
-        with ColumnReader(self._truth_path, np.float32) as truth:
+        truths = ColumnReader(self._truth_path, np.float32) if self._truth_path else contextlib.nullcontext()
+        with truths as truth:
             yield from self._read(truth, progress)
 
     def _read(self, truth: ColumnReader | None, progress: Progress) -> Iterator[Records]:
@@ -229,20 +230,28 @@ class Impressions:
             texts=["pid"],
             block_bytes=self._block_bytes,
         )
-        ad_positions = _PositionsOfAds(self.ads["adgroup_id"])
+        numbers = self.ads["adgroup_id"].cast(pl.Int64, strict=False)
+        plain = numbers.cast(pl.String) == self.ads["adgroup_id"]  # a plain file never names an ad such as '007'
+        positions = pl.DataFrame({"adgroup_id": numbers}).with_row_index("ad").filter(plain)
         size = self._path.stat().st_size
         done = clicks = 0
         for frame, read in blocks:
             rows = np.empty(frame.height, dtype=self.dtype)
             rows["user"], rows["time"] = frame["user"].to_numpy(), frame["time_stamp"].to_numpy()
-            rows["ad"] = ad_positions.find(frame["adgroup_id"].to_numpy())
+            ads = frame.select("adgroup_id").join(positions, on="adgroup_id", how="left", maintain_order="left")["ad"]
+            if ads.has_nulls():
+                raise NotPlain
+            rows["ad"] = ads
             rows["place"] = self._positions_of_places(frame["pid"])
             clicked = frame["clk"].to_numpy()
             if clicked.max() > 1:
                 raise NotPlain
             rows["clicked"] = clicked
             if truth is not None:
-                self._add_truth(rows, truth.take(len(rows)))
+                both = truth.take(len(rows))
+                if len(both) < len(rows):
+                    refuse([layout.wrong_truth(self._path.parent)])
+                rows["truth"], rows["crowd"] = both.T
             yield rows
             done += len(rows)
             clicks += int(np.count_nonzero(clicked))
@@ -252,36 +261,11 @@ class Impressions:
         if clicks in (0, done):
             raise NotPlain
 
-    def _positions_of_places(self, names: pl.Series) -> pl.Series | int:
-        """Positions in `places`, which grows with each new name; 0 for an empty cell."""
+    def _positions_of_places(self, names: pl.Series) -> pl.Series:
+        """Positions in `places`, which grows with each new name."""
         for name in names.unique().drop_nulls():
-            if name not in self._place_positions:
-                self._place_positions[name] = len(self.places)
-                self.places.append(name)
-        if not self._place_positions:
-            return 0
-        return names.replace_strict(self._place_positions, default=0, return_dtype=pl.Int32)
-
-    def _add_truth(self, rows: Records, truth: Array) -> None:
-        if len(truth) < len(rows):
-            refuse([layout.wrong_truth(self._path.parent)])
-        for column, name in enumerate(layout.TRUTHS):
-            rows[name] = truth[:, column]
-
-
-class _PositionsOfAds:
-    """Where ads stand in their list. An ad such as '007' may be listed, but a plain file never names it."""
-
-    def __init__(self, texts: pl.Series) -> None:
-        numbers = texts.cast(pl.Int64, strict=False)
-        self._rows = np.flatnonzero((numbers.cast(pl.String) == texts).fill_null(False).to_numpy())
-        self._positions = Positions(numbers.gather(self._rows).to_numpy())
-
-    def find(self, ads: Integers) -> Integers:
-        found = self._positions.find(ads)
-        if found.min() < 0:
-            raise NotPlain
-        return self._rows[found]
+            self.places.setdefault(name, len(self.places))
+        return names.replace_strict(self.places, default=0, return_dtype=pl.Int32)
 
 
 def listed_once(read: FileRows, key: str) -> pl.DataFrame:
