@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from planted_models import small_log
+
+from resus import InteractionLog
 
 pytest_plugins = ["service_fixtures"]
 
@@ -24,6 +27,12 @@ def published_data() -> Path:
             pytest.fail(f"RESUS_DATA names {folder}, which does not exist")
         pytest.skip(f"no published data in {folder}: set RESUS_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def log() -> InteractionLog:
+    """A small log: the item, a category, a number and several tags."""
+    return small_log()
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A small planted table, and models that train on it in a moment."""
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -55,6 +56,11 @@ def events() -> pl.DataFrame:
 
 def log_of(table: Any) -> InteractionLog:
     return build_log(table, SCHEMA, KEEP, name="mine")
+
+
+@cache
+def small_log() -> InteractionLog:
+    return log_of(events())
 
 
 def tiny(**options: Any) -> Resus:

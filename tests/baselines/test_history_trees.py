@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from planted_models import TINY, events, log_of
+from planted_models import TINY
 
 from resus.baselines.base import Task
 from resus.baselines.history_trees import FOLDS, ITEM_PRIOR, NEW_USER, SHRINKAGE, Histories, HistoryTrees, ItemClicks
@@ -15,12 +15,6 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
-
-
-@pytest.fixture(scope="module")
-def log() -> InteractionLog:
-    """Fields: the item, a category, a number, several tags."""
-    return log_of(events())
 
 
 def values_of(log: InteractionLog, field: int, row: int) -> set[tuple[int, float]]:

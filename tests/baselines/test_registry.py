@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from planted_models import TINY, events, log_of
+from planted_models import TINY
 
 from resus.baselines import BASELINES
 from resus.baselines.base import LazyMethod, MethodSpec, Task, find_methods
@@ -15,11 +15,6 @@ from resus.errors import ConfigError
 from resus.model.predictors.base import Predictor
 from resus.paper.rivals import METHODS
 from resus.training.train import train_predictor
-
-
-@pytest.fixture(scope="module")
-def log() -> InteractionLog:
-    return log_of(events())
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,15 @@
 """The shelf of a comparison: RESUS+ and its variants share one Ψ and one set of cross-fitted logits."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from planted_models import TINY, events, log_of
+from planted_models import TINY, small_log
 
 from resus.arrays import Floats
 from resus.baselines.base import Task
 from resus.config.resolve import resolve
-from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.history import History
 from resus.paper.rivals import METHODS
@@ -21,14 +19,9 @@ from resus.progress import Progress, silent
 WITHOUT = "predictor without fold"
 
 
-@cache
-def log() -> InteractionLog:
-    return log_of(events())
-
-
 def task(shelf: Path | None = None, progress: Progress = silent, **changes: Any) -> Task:
     fast = {"predictor.learning_rate": 0.05, "predictor.epochs": 4, "encoder.epochs": 1}
-    return Task(log(), resolve(TINY | fast | changes), shelf=shelf, progress=progress)
+    return Task(small_log(), resolve(TINY | fast | changes), shelf=shelf, progress=progress)
 
 
 def answers(method: Residual, given: Task) -> Floats:

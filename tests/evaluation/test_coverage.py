@@ -1,7 +1,5 @@
 """Coverage against a loop over users and sizes that writes the posterior covariance of the queries out."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -114,6 +112,7 @@ def test_shares_are_those_of_the_covariance_written_out(
     for room in (2048, 20):  # 20 rows are fewer than some users have: they stay whole all the same
         monkeypatch.setattr("resus.episodes.prefixes.TILE_ROWS", room)
         results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=FEWEST_DRAWS)
+        assert Results.model_validate_json(results.model_dump_json()) == results
         found = found_coverage(results)["RESUS+"]
         assert found.predictor == "DeepFM"
         for stage, shares in expected.items():
@@ -191,12 +190,3 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
         assert 0.87 < stage.clicks < 0.95
         assert 0.85 < stage.true_logits < 0.95
         assert stage.coins < 0.75
-
-
-def test_coverage_comes_back_from_its_file(
-    log: InteractionLog, config: Config, split: UserSplit, tmp_path: Path
-) -> None:
-    model = untrained(config, log)
-    results = evaluate({"RESUS+": ComparedModel(model, "DeepFM")}, config, log, split, draws=FEWEST_DRAWS)
-    results.write(tmp_path / "results.json")
-    assert Results.read(tmp_path / "results.json") == results

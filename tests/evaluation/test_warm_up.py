@@ -22,7 +22,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ArtifactError, DataError
 from resus.evaluation.evaluate import ComparedModel
 from resus.evaluation.results import WarmUp
-from resus.evaluation.warm_up import FEWEST_USERS, largest_size, sizes_up_to, warm_up
+from resus.evaluation.warm_up import FEWEST_USERS, ROUND_SIZES, largest_size, sizes_up_to, warm_up
 from resus.model.build import build_personalizer, build_predictor
 from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
@@ -172,11 +172,8 @@ def test_sizes_grow_by_about_a_half_and_end_where_asked(up_to: int) -> None:
     assert sizes[0] == 0
     assert sizes[-1] == up_to
     assert list(sizes) == sorted(set(sizes))
+    assert set(sizes) <= {0, *ROUND_SIZES, up_to}
     assert all(later <= 2 * earlier for earlier, later in pairwise(sizes[1:]))
-
-
-def test_up_to_300_events_are_the_round_sizes() -> None:
-    assert sizes_up_to(300) == (0, 1, 2, 3, 5, 8, 12, 20, 30, 50, 80, 120, 200, 300)
 
 
 @pytest.mark.parametrize(

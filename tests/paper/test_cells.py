@@ -176,11 +176,6 @@ class Known:
         raise AssertionError("a search never looks at test users")
 
 
-@pytest.fixture(scope="module")
-def log() -> InteractionLog:
-    return log_of(events())
-
-
 def search(folder: Path, log: InteractionLog, data_set: str = "mine", **grid: tuple[float, ...]) -> dict[str, float]:
     """Search for seed 3; the search itself always uses seed 1."""
     cell = PlannedCell(folder, folder / "log", data_set, "known", 3, settings={}, threads=1, alone=False)

@@ -57,25 +57,6 @@ def test_only_on_frappe_the_first_stage_does_not_count_for_logloss(data_set: str
     assert verdict(LOGLOSS, cells, data_set=data_set).words == f"{words}, of what was run"
 
 
-@pytest.mark.parametrize(
-    ("p_ttest", "p_bootstrap", "difference", "outcome"),
-    [
-        (0.01, 0.01, 0.01, Outcome.HOLDS),
-        (0.01, 0.20, 0.01, Outcome.FAILS),
-        (0.20, 0.01, 0.01, Outcome.FAILS),
-        (None, 0.01, 0.01, Outcome.HOLDS),
-        (0.01, None, 0.01, Outcome.HOLDS),
-        (None, None, 0.01, Outcome.UNTESTED),
-        (0.01, 0.01, -0.01, Outcome.FAILS),
-    ],
-)
-def test_significance_needs_every_test_that_was_made(
-    p_ttest: float | None, p_bootstrap: float | None, difference: float, outcome: Outcome
-) -> None:
-    made = comparison(p_ttest=p_ttest, p_bootstrap=p_bootstrap, difference=difference)
-    assert verdict("RESUS beats the best rival", cells_of(LEVELS), [made]).outcome is outcome
-
-
 def test_of_two_comparisons_the_one_over_more_seeds_counts() -> None:
     early = comparison(seeds=(1, 2), p_ttest=0.4)
     assert verdict("RESUS beats the best rival", cells_of(LEVELS), [comparison(), early]).outcome is Outcome.HOLDS

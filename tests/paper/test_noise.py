@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from planted_models import TINY, events, log_of
+from planted_models import TINY
 
 from resus.arrays import Floats
 from resus.baselines.base import Task
@@ -44,11 +44,6 @@ def predictor_of(log: InteractionLog) -> NeuralPredictor:
     predictor = build_predictor(resolve(TINY | {"predictor.embedding_std": 1.0}), log.features)
     assert isinstance(predictor, NeuralPredictor)
     return predictor
-
-
-@pytest.fixture(scope="module")
-def log() -> InteractionLog:
-    return log_of(events())
 
 
 @torch.no_grad()

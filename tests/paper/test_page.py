@@ -2,64 +2,17 @@
 
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from html_page import Page
 from planted_cells import LEVELS, cells_of, comparison, every_cell, planted_cell, trial, without_auc
 
 from resus.paper.cells.records import Cell
 from resus.paper.cells.summary import Summary
 from resus.paper.questions import QUESTIONS
 from resus.paper.report.page import write_reproduction
-
-
-class Page(HTMLParser):
-    """Tags with their attributes, the text of the body, and tables as rows of cells."""
-
-    void = frozenset({"meta", "br"})
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.rows: list[list[str]] = []
-        self.widths: list[list[int]] = []  # of the rows, table by table
-        self.feed(html)
-        self.close()
-        assert self.open == [], "every tag is closed"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.void:
-            self.open.append(tag)
-        if tag == "table":
-            self.widths.append([])
-        if tag == "tr":
-            self.rows.append([])
-            self.widths[-1].append(0)
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-            self.widths[-1][-1] += int(dict(attrs).get("colspan") or 1)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"{tag} is closed in its order"
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "title"):
-            self.words.append(data)
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
 
 PICTURES = ("sizes-ml-1m", "beyond-sizes-ml-1m", "figure4", "figure5")
 
@@ -121,7 +74,7 @@ def test_the_page_opens_with_verdicts_then_takes_each_question(full: Path) -> No
         places = [text.index("RESUS, the better of its two learners")]
         places += [text.index(question.asks) for question in QUESTIONS.values()]
         assert places == sorted(places)
-    heads = [row for row in Page(html_of(full)).rows if row[0] == "claim"]
+    heads = [row for row in Page(html_of(full)).rows if row[:1] == ["claim"]]
     assert heads == [["claim", "paper", "MovieLens-1M", "Taobao"]]
 
 
@@ -187,7 +140,7 @@ def test_any_subset_of_cells_makes_a_report(tmp_path: Path, cells: list[Cell]) -
     assert "not tested here" in page.text or not cells
     assert "nan" not in page.text.split()
     assert "None" not in page.text.split()
-    heads = [row for row in page.rows if row and row[0] == "claim"]
+    heads = [row for row in page.rows if row[:1] == ["claim"]]
     assert heads == [["claim", "paper", *(["planted"] if cells else [])]]
 
 

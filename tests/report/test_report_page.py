@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from html_page import Page
 from planted_results import (
     example,
     example_curve,
@@ -26,48 +26,8 @@ CONFIG = {"predictor": {"embedding_dim": 10}}
 HISTORY = [{"stage": "learner", "epoch": epoch, "loss": 1 / epoch} for epoch in (1, 2, 3)]
 
 
-class Page(HTMLParser):
-    """Tags with their attributes, the text of the body, and tables as rows of cells."""
-
-    void = frozenset({"meta", "br"})
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.html = path.read_text(encoding="utf-8")
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.open: list[str] = []
-        self.words: list[str] = []
-        self.rows: list[list[str]] = []
-        self.feed(self.html)
-        self.close()
-        assert self.open == [], "every tag is closed"
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in self.void:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag, f"{tag} is closed in its order"
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] not in ("style", "title"):
-            self.words.append(data)
-        if {"td", "th"} & set(self.open):
-            self.rows[-1].append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-
 def page_of(tmp_path: Path, results: Results, **options: Any) -> Page:
-    return Page(write_report(results, tmp_path / "report.html", **options))
+    return Page(write_report(results, tmp_path / "report.html", **options).read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +183,7 @@ def test_a_warm_up_page_holds_every_number_and_fetches_nothing(tmp_path: Path) -
     picture, path = write_warm_up(curve, tmp_path)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["warm-up.html", "warm-up.png"]
-    page = Page(path)
+    page = Page(path.read_text(encoding="utf-8"))
     assert not {tag for tag, _ in page.tags} & {"script", "link", "img", "user"}
     for fact in ("41 test users", "5,678", "<user> bias", "planted world", "No model was trained on these users"):
         assert fact in page.text

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
-from planted_models import TINY, events, log_of
+from planted_models import TINY
 
 from resus.baselines.base import Task
 from resus.config.resolve import resolve
@@ -15,11 +15,6 @@ from resus.model.predictors import PREDICTORS
 from resus.paper.rivals.boosted_supports import BoostedSupports
 
 Doubles = npt.NDArray[np.float64]
-
-
-@pytest.fixture(scope="module")
-def log() -> InteractionLog:
-    return log_of(events())
 
 
 @pytest.fixture(scope="module")

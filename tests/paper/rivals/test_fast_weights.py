@@ -1,12 +1,13 @@
 """Weights changed by factors are the weights that gradient descent makes, user by user."""
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.episodes.batch import EpisodeBatch
-from resus.paper.rivals.fast_weights import TILE_ROWS, Change, FastWeights, adapt, answer, take
+from resus.paper.rivals.fast_weights import TILE_ROWS, Change, Decide, FastWeights, adapt, answer, take
 
 RATE = 0.7
 SIZES = [3, 1, 5, 0, 5]
@@ -30,13 +31,13 @@ def rows() -> tuple[Tensor, Tensor]:
     return inputs.requires_grad_(), (torch.rand(len(inputs), generator=generator) < 0.5).double()
 
 
-def fast_answers(layers: nn.Sequential, inputs: Tensor, labels: Tensor, steps: int) -> Tensor:
+def decision(layers: nn.Sequential, inputs: Tensor) -> Decide:
     def decide(places: Tensor, fast: FastWeights) -> Tensor:
         given = take(inputs, places)
         hidden = fast(layers[0](given), given).tanh()
         return fast(layers[2](hidden), hidden).squeeze(-1)
 
-    return answer(decide, batch(), adapt(decide, batch(), labels, widths=WIDTHS, rate=RATE, steps=steps))
+    return decide
 
 
 def naive_answers(layers: nn.Sequential, inputs: Tensor, labels: Tensor, steps: int) -> Tensor:
@@ -55,32 +56,22 @@ def naive_answers(layers: nn.Sequential, inputs: Tensor, labels: Tensor, steps: 
     return torch.cat(answers)
 
 
-def test_answers_equal_those_of_whole_weights_for_each_user() -> None:
-    for steps in (1, 3):
-        layers, (inputs, labels) = network(), rows()
-        torch.testing.assert_close(
-            fast_answers(layers, inputs, labels, steps), naive_answers(layers, inputs, labels, steps)
-        )
-
-
-def test_the_loss_learns_through_the_steps() -> None:
-    for steps in (1, 3):
-        layers, (inputs, labels) = network(), rows()
-        learned = [*layers.parameters(), inputs]
-        fast = torch.autograd.grad(fast_answers(layers, inputs, labels, steps).square().sum(), learned)
-        naive = torch.autograd.grad(naive_answers(layers, inputs, labels, steps).square().sum(), learned)
-        torch.testing.assert_close(fast, naive)
+@pytest.mark.parametrize("steps", [1, 3])
+def test_answers_and_gradients_are_those_of_whole_weights_for_each_user(steps: int) -> None:
+    layers, (inputs, labels) = network(), rows()
+    decide = decision(layers, inputs)
+    fast = answer(decide, batch(), adapt(decide, batch(), labels, widths=WIDTHS, rate=RATE, steps=steps))
+    naive = naive_answers(layers, inputs, labels, steps)
+    torch.testing.assert_close(fast, naive)
+    learned = [*layers.parameters(), inputs]
+    gradients = [torch.autograd.grad(answers.square().sum(), learned) for answers in (fast, naive)]
+    torch.testing.assert_close(*gradients)
 
 
 def test_without_a_support_nothing_changes() -> None:
     layers, (inputs, labels) = network(), rows()
     empty = EpisodeBatch(batch().rows, batch().lengths, np.zeros(len(LENGTHS), dtype=np.int64))
-
-    def decide(places: Tensor, fast: FastWeights) -> Tensor:
-        given = take(inputs, places)
-        hidden = fast(layers[0](given), given).tanh()
-        return fast(layers[2](hidden), hidden).squeeze(-1)
-
+    decide = decision(layers, inputs)
     changes = adapt(decide, empty, labels, widths=WIDTHS, rate=RATE, steps=2)
     assert changes == []
     torch.testing.assert_close(answer(decide, empty, changes), layers(inputs).squeeze(1))

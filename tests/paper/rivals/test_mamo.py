@@ -116,18 +116,14 @@ def decide(vectors: Tensor, own: list[Tensor]) -> Tensor:
     return functional.linear(encoded, output, output_bias).squeeze(1)
 
 
-def test_logits_are_those_of_a_loop_over_users() -> None:
-    model = network().eval()
-    torch.testing.assert_close(fast_logits(model), naive_logits(model))
-
-
-def test_every_weight_gets_the_gradient_of_the_loop() -> None:
-    gradients = []
-    for logits_of in (fast_logits, naive_logits):
-        model = network().eval()
-        logits_of(model).square().sum().backward()  # type: ignore[no-untyped-call]
-        gradients.append({name: weight.grad for name, weight in model.named_parameters()})
-    torch.testing.assert_close(*gradients)
+@pytest.mark.parametrize("profile_fields", [None, ()], ids=["the region", "one profile for all"])
+def test_logits_and_gradients_are_those_of_a_loop_over_users(profile_fields: Sequence[int] | None) -> None:
+    fast, naive = network(profile_fields).eval(), network(profile_fields).eval()
+    logits = fast_logits(fast), naive_logits(naive)
+    torch.testing.assert_close(*logits)
+    for each in logits:
+        each.square().sum().backward()  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(*([weight.grad for weight in model.parameters()] for model in (fast, naive)))
 
 
 def test_training_writes_the_memories_and_scoring_does_not() -> None:
@@ -186,11 +182,6 @@ def test_a_run_that_was_cut_off_goes_on_with_its_memories(tmp_path: Path) -> Non
         cut.fit(Task(log(), resolve(TINY), folder=tmp_path, progress=stop_in_the_second_epoch))
     resumed.fit(Task(log(), resolve(TINY), folder=tmp_path))
     torch.testing.assert_close(resumed.network.state_dict(), whole.network.state_dict(), rtol=0, atol=0)
-
-
-def test_without_user_fields_all_users_have_one_profile() -> None:
-    model = network(profile_fields=()).eval()
-    torch.testing.assert_close(fast_logits(model), naive_logits(model))
 
 
 def test_a_log_without_user_fields_can_be_learned() -> None:

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from planted_models import TINY, events, log_of
+from planted_models import TINY, small_log
 from torch import Tensor
 from torch.nn import functional
 from two_tastes import auc_on_test_users, task_of_two_tastes
 
 from resus.baselines.base import Task
 from resus.config.resolve import resolve
-from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
@@ -27,16 +26,11 @@ RATE, COLD_WEIGHT = 3.0, 0.3
 SHAPE = DeepFMSettings(embedding_dim=3, embedding_std=1.0)
 
 
-@cache
-def log() -> InteractionLog:
-    return log_of(events())
-
-
 def untrained(*, fields: tuple[int, ...] = (1, 2), steps: int = 1) -> MetaEmbedding:
     """In float64; the generator reads fields that change from row to row."""
     torch.manual_seed(2)
     method = MetaEmbedding(inner_rate=RATE, inner_steps=steps, cold_weight=COLD_WEIGHT)
-    method.base = UserDeepFM(field_embedding(SHAPE, log().features), 5, std=1.0, hidden_units=(7, 5)).double()
+    method.base = UserDeepFM(field_embedding(SHAPE, small_log().features), 5, std=1.0, hidden_units=(7, 5)).double()
     method.base.requires_grad_(False)
     method.network = Generator(fields, 3, scale=0.2).double()
     for tensor in method.network.state_dict().values():
@@ -45,7 +39,7 @@ def untrained(*, fields: tuple[int, ...] = (1, 2), steps: int = 1) -> MetaEmbedd
 
 
 def episodes(*sizes: int) -> EpisodeBatch:
-    ordered = OrderedUsers.of(log(), np.arange(len(sizes)), seed=1)
+    ordered = OrderedUsers.of(small_log(), np.arange(len(sizes)), seed=1)
     return EpisodeBatch(ordered.rows, ordered.lengths, np.array(sizes))
 
 
@@ -55,7 +49,7 @@ def naive(method: MetaEmbedding, batch: EpisodeBatch) -> tuple[Tensor, Tensor]:
     for length, size in zip(batch.lengths, batch.support_sizes, strict=True):
         rows = batch.rows[start : start + length]
         start += length
-        vectors, labels = method.base.embedding(features_of(log(), rows)), labels_of(log(), rows).double()
+        vectors, labels = method.base.embedding(features_of(small_log(), rows)), labels_of(small_log(), rows).double()
         initial = method.network(vectors)
         moved = torch.zeros(3, dtype=torch.float64, requires_grad=True)
         for step in range(method.inner_steps if size else 0):
@@ -76,7 +70,7 @@ def naive(method: MetaEmbedding, batch: EpisodeBatch) -> tuple[Tensor, Tensor]:
 def test_the_meta_gradient_is_that_of_a_loop_over_users(fields: tuple[int, ...], steps: int) -> None:
     batch = episodes(3, 1, 6, 2)
     method, plain = untrained(fields=fields, steps=steps), untrained(fields=fields, steps=steps)
-    loss, expected = method.loss(log(), batch), naive(plain, batch)[0]
+    loss, expected = method.loss(small_log(), batch), naive(plain, batch)[0]
     torch.testing.assert_close(loss, expected)
     loss.backward()  # type: ignore[no-untyped-call]
     expected.backward()  # type: ignore[no-untyped-call]
@@ -89,7 +83,7 @@ def test_the_meta_gradient_is_that_of_a_loop_over_users(fields: tuple[int, ...],
 def test_scores_are_those_of_a_loop_over_users_even_without_events() -> None:
     batch = episodes(0, 3, 1, 6)
     method = untrained(steps=2)
-    np.testing.assert_allclose(method.score(log(), batch), naive(method, batch)[1].detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(method.score(small_log(), batch), naive(method, batch)[1].detach().numpy(), rtol=1e-6)
 
 
 def test_the_generator_starts_from_the_mean_and_stays_near_it() -> None:
@@ -130,8 +124,8 @@ def test_the_base_model_knows_its_training_users_by_their_id() -> None:
 
 
 def test_a_finished_fit_is_taken_from_its_folder(tmp_path: Path) -> None:
-    task = Task(log(), resolve(TINY), folder=tmp_path)
+    task = Task(small_log(), resolve(TINY), folder=tmp_path)
     first, again = MetaEmbedding(), MetaEmbedding()
     assert first.fit(task) == again.fit(task), "the same seconds: nothing was trained again"
     batch = episodes(3, 0, 5)
-    np.testing.assert_array_equal(again.score(log(), batch), first.score(log(), batch))
+    np.testing.assert_array_equal(again.score(small_log(), batch), first.score(small_log(), batch))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from planted_models import TINY, events, log_of
+from planted_models import TINY, small_log
 
 from resus.arrays import Floats
 from resus.baselines.base import Method, Task
@@ -25,13 +25,8 @@ SIZES = (0, 1, 2, 4, 6)
 FITTED_TO_ALL_SUPPORTS = {name for name in METHODS if name.startswith("boosted-")}
 
 
-@cache
-def log() -> InteractionLog:
-    return log_of(events())
-
-
 def task() -> Task:
-    return Task(log(), resolve(TINY))
+    return Task(small_log(), resolve(TINY))
 
 
 @cache
@@ -50,7 +45,7 @@ def episodes(size: int, users: int = 4) -> EpisodeBatch:
 
 def new_users(users: int = 4) -> OrderedUsers:
     test = task().split.test
-    return OrderedUsers.of(log(), test[log().lengths[test] > max(SIZES)][:users], seed=1)
+    return OrderedUsers.of(small_log(), test[small_log().lengths[test] > max(SIZES)][:users], seed=1)
 
 
 def test_plus_and_what_it_is_without_are_methods() -> None:
@@ -65,7 +60,7 @@ def test_plus_and_what_it_is_without_are_methods() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_no_event_is_a_normal_case(name: str) -> None:
     batch = episodes(0)
-    answers = fitted(name).score(log(), batch)
+    answers = fitted(name).score(small_log(), batch)
     assert answers.shape == (len(batch.rows),)
     assert answers.dtype == np.float32
     assert np.isfinite(answers).all()
@@ -75,7 +70,7 @@ def test_no_event_is_a_normal_case(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(METHODS) - FITTED_TO_ALL_SUPPORTS))
 def test_one_query_alone_gets_the_answer_it_gets_among_others(name: str, size: int) -> None:
     batch = episodes(size)
-    together = fitted(name).score(log(), batch)
+    together = fitted(name).score(small_log(), batch)
     starts = np.cumsum(batch.lengths) - batch.lengths
     place = 0
     for start, length in zip(starts, batch.lengths, strict=True):
@@ -84,7 +79,7 @@ def test_one_query_alone_gets_the_answer_it_gets_among_others(name: str, size: i
             np.append(batch.rows[start : start + size], batch.rows[query]), np.array([size + 1]), np.array([size])
         )
         place += length - size
-        np.testing.assert_allclose(fitted(name).score(log(), alone)[0], together[place - 1], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(fitted(name).score(small_log(), alone)[0], together[place - 1], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -96,7 +91,7 @@ def test_the_order_of_the_support_says_nothing(name: str) -> None:
         rows[start : start + 5] = rows[start : start + 5][[3, 0, 4, 2, 1]]
     shuffled = EpisodeBatch(rows, batch.lengths, batch.support_sizes)
     np.testing.assert_allclose(
-        fitted(name).score(log(), shuffled), fitted(name).score(log(), batch), rtol=1e-4, atol=1e-4
+        fitted(name).score(small_log(), shuffled), fitted(name).score(small_log(), batch), rtol=1e-4, atol=1e-4
     )
 
 
@@ -104,7 +99,7 @@ def test_the_order_of_the_support_says_nothing(name: str) -> None:
 def test_labels_of_queries_are_not_read(name: str) -> None:
     batch = episodes(4)
     hidden = with_labels(lambda labels: labels * 0 + 1, batch.rows[batch.query.numpy()])
-    np.testing.assert_array_equal(fitted(name).score(hidden, batch), fitted(name).score(log(), batch))
+    np.testing.assert_array_equal(fitted(name).score(hidden, batch), fitted(name).score(small_log(), batch))
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -113,7 +108,7 @@ def test_prefix_scores_read_no_label_after_the_prefix(name: str) -> None:
     later = ordered.rows[ordered.positions >= max(SIZES)]
     hidden = with_labels(lambda labels: 1 - labels, later)
     queries = ordered.positions >= max(SIZES)
-    expected = fitted(name).score_prefixes(log(), ordered, SIZES)[queries]
+    expected = fitted(name).score_prefixes(small_log(), ordered, SIZES)[queries]
     np.testing.assert_allclose(
         fitted(name).score_prefixes(hidden, ordered, SIZES)[queries], expected, rtol=1e-4, atol=1e-4
     )
@@ -122,10 +117,10 @@ def test_prefix_scores_read_no_label_after_the_prefix(name: str) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_prefix_scores_equal_scores_size_by_size(name: str) -> None:
     ordered = new_users()
-    answers = fitted(name).score_prefixes(log(), ordered, SIZES)
+    answers = fitted(name).score_prefixes(small_log(), ordered, SIZES)
     assert answers.shape == (len(ordered.rows), len(SIZES))
     for column, size in enumerate(SIZES):
-        one_by_one = fitted(name).score(log(), episodes(size))
+        one_by_one = fitted(name).score(small_log(), episodes(size))
         np.testing.assert_allclose(answers[ordered.positions >= size, column], one_by_one, rtol=1e-4, atol=1e-4)
 
 
@@ -134,7 +129,7 @@ def test_the_support_matters(name: str) -> None:
     batch = episodes(6)
     support = np.setdiff1d(batch.rows, batch.rows[batch.query.numpy()])
     flipped = with_labels(lambda labels: 1 - labels, support)
-    assert np.abs(fitted(name).score(flipped, batch) - fitted(name).score(log(), batch)).max() > 1e-5
+    assert np.abs(fitted(name).score(flipped, batch) - fitted(name).score(small_log(), batch)).max() > 1e-5
 
 
 @pytest.mark.parametrize(
@@ -143,12 +138,12 @@ def test_the_support_matters(name: str) -> None:
 def test_a_click_raises_the_answer_to_the_same_event(method: Method) -> None:
     """One step of gradient descent on one event moves its own logit towards its label."""
     method.fit(task())
-    first = log().offsets[:8]
+    first = small_log().offsets[:8]
     twice = EpisodeBatch(np.repeat(first, 2), np.full(8, 2), np.ones(8, dtype=np.int64))
     alone = EpisodeBatch(first, np.ones(8, dtype=np.int64), np.zeros(8, dtype=np.int64))
-    moved = method.score(log(), twice) - method.score(log(), alone)
-    assert set(log().labels[first]) == {0.0, 1.0}
-    np.testing.assert_array_equal(moved > 0, log().labels[first] == 1)
+    moved = method.score(small_log(), twice) - method.score(small_log(), alone)
+    assert set(small_log().labels[first]) == {0.0, 1.0}
+    np.testing.assert_array_equal(moved > 0, small_log().labels[first] == 1)
 
 
 @pytest.mark.parametrize("name", [*FEW_SHOT, *OPTIMISATION, *PRACTICE, PLUS])
@@ -156,11 +151,11 @@ def test_the_same_seed_gives_the_same_numbers(name: str) -> None:
     torch.manual_seed(99)
     again = METHODS[name].build()
     again.fit(task())
-    np.testing.assert_array_equal(again.score(log(), episodes(4)), fitted(name).score(log(), episodes(4)))
+    np.testing.assert_array_equal(again.score(small_log(), episodes(4)), fitted(name).score(small_log(), episodes(4)))
 
 
 def with_labels(change: Callable[[Floats], Floats], rows: npt.NDArray[np.int64]) -> InteractionLog:
     """The log with some rows' labels changed."""
-    labels = log().labels.copy()
+    labels = small_log().labels.copy()
     labels[rows] = change(labels[rows])
-    return replace(log(), labels=labels)
+    return replace(small_log(), labels=labels)
