@@ -12,9 +12,9 @@ from resus.evaluation.intervals import (
     MOST_DRAWS,
     Differences,
     check_draws,
+    differences,
     drawn_users,
     gains_over,
-    paired_bootstrap,
     stage_draws,
 )
 from resus.evaluation.metrics import Counts, auc, gauc, logloss, resampled_auc, resampled_gauc, resampled_logloss
@@ -77,7 +77,8 @@ def drawn(users: int, replicates: int) -> Counts:
 
 
 def compared(scored: ScoredQueries, method: str, against: str, draws: Counts) -> dict[tuple[str, str], Differences]:
-    return paired_bootstrap(scored, method, against, stages=STAGES, weights=draws, metrics=METRICS)
+    of_models = stage_draws(scored, [method, against], stages=STAGES, weights=draws, metrics=METRICS)
+    return differences(of_models[method], of_models[against])
 
 
 def by_copying_rows(scored: ScoredQueries, weights: Counts) -> dict[tuple[str, str], float]:
@@ -132,10 +133,10 @@ def test_the_bootstrap_is_one_that_copies_the_rows_of_the_same_draws(lengths: li
 def test_swapped_models_have_opposite_differences_on_the_same_draws() -> None:
     scored = tasted([3, 6, 9] * 10)
     there, back = (compared(scored, *names, drawn(30, 20)) for names in (("model", "base"), ("base", "model")))
-    for key, differences in there.items():
-        np.testing.assert_array_equal(differences.draws, -back[key].draws)
-        assert differences.p_value() == back[key].p_value()
-        assert differences.interval() == pytest.approx([-end for end in reversed(back[key].interval())])
+    for key, found in there.items():
+        np.testing.assert_array_equal(found.draws, -back[key].draws)
+        assert found.p_value() == back[key].p_value()
+        assert found.interval() == pytest.approx([-end for end in reversed(back[key].interval())])
 
 
 def test_only_the_metrics_asked_for_are_drawn_and_progress_counts_models_and_sizes() -> None:
@@ -179,9 +180,9 @@ def test_draws_spread_as_the_mean_of_users_does() -> None:
 
 
 def test_interval_and_p_value_of_draws_counted_by_hand() -> None:
-    differences = Differences(2.0, np.array([*range(-1, 6), np.nan]))  # -1, 0, 4 and 5 are 2 or more away from 2
-    assert differences.p_value() == (1 + 4) / (1 + 7)
-    assert differences.interval() == pytest.approx((-1 + 0.025 * 6, 5 - 0.025 * 6))
+    counted = Differences(2.0, np.array([*range(-1, 6), np.nan]))  # -1, 0, 4 and 5 are 2 or more away from 2
+    assert counted.p_value() == (1 + 4) / (1 + 7)
+    assert counted.interval() == pytest.approx((-1 + 0.025 * 6, 5 - 0.025 * 6))
     nothing = Differences(0.1, np.full(3, np.nan))
     assert np.isnan([*nothing.interval(), nothing.p_value()]).all()
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
-from resus.errors import ArtifactError, ConfigError, DataError
+from resus.errors import ArtifactError, DataError
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import LogFacts, Results
 
@@ -154,18 +154,6 @@ def test_a_logit_that_is_not_finite_is_refused_with_its_place() -> None:
     scored.logits["model"][6, 1] = np.nan
     with pytest.raises(DataError, match=r"model gives row 6 the logit nan at support size 1"):
         staged_results(scored, stages=STAGES, base="base")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ({"base": "DeepFN", "stages": STAGES}, "no model 'DeepFN' was scored.* base, model, oracle, crowd"),
-        ({"base": "base", "stages": {"I": [1, 3]}}, "stage I asks for support size 3"),
-    ],
-)
-def test_names_that_were_not_scored_are_refused(arguments: dict[str, object], sentence: str) -> None:
-    with pytest.raises(ConfigError, match=sentence):
-        staged_results(scored_queries([3, 9, 5]), **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from planted_cells import comparison, every_cell
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.intervals import drawn_users, paired_bootstrap
+from resus.evaluation.intervals import differences, drawn_users, stage_draws
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.paper import comparisons
 from resus.paper.cells.records import Cell, Seconds, append_record, scores_path
@@ -133,17 +133,17 @@ def test_a_replicate_is_the_mean_over_seeds_of_one_draw_of_users(tmp_path: Path)
     assert set(users[0]) & set(users[1]), "the seeds share users"
     everyone = sorted({*users[0], *users[1]})
     weights = drawn_users(len(everyone), REPLICATES, generator(Purpose.METHOD_BOOTSTRAP, 2))
-    by_seed = [
-        paired_bootstrap(
+    drawn = [
+        stage_draws(
             world,
-            "resus-rr",
-            "melu",
+            ["resus-rr", "melu"],
             stages=STAGES,
             weights=weights[:, [everyone.index(user) for user in own]],
             metrics=METRICS,
         )
         for world, own in zip(worlds, users, strict=True)
     ]
+    by_seed = [differences(of_seed["resus-rr"], of_seed["melu"]) for of_seed in drawn]
     for one in found:
         draws = sum(of_seed[one.stage, one.metric].draws for of_seed in by_seed) / 2
         farther = np.abs(draws - one.difference) >= abs(one.difference)

@@ -1,7 +1,7 @@
 """LightGBM with history features: what an engineer builds who knows trees but no meta-learning."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,6 +30,7 @@ NEW_USER = FOLDS  # the fold of a user whose labels are in no statistic
 DECIMALS = 4
 
 
+@dataclass(eq=False, kw_only=True)
 class HistoryTrees:
     """ŷ = σ(Ψ(x) + trees(h)), where h counts and averages Ψ's residuals on the user's support (see `Histories`).
 
@@ -37,24 +38,15 @@ class HistoryTrees:
     those of new users. The number of rounds is chosen on the validation users.
     """
 
-    def __init__(
-        self,
-        *,
-        learning_rate: float = 0.05,
-        rounds: int = 200,
-        num_leaves: int = 31,
-        patience: int = 20,
-        training_rows: int = 300_000,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.rounds = rounds
-        self.num_leaves = num_leaves
-        self.patience = patience
-        self.training_rows = training_rows
-        self.predictor: Predictor
-        self.fields: tuple[int, ...]
-        self.items: ItemClicks
-        self.booster: lightgbm.Booster
+    learning_rate: float = 0.05
+    rounds: int = 200
+    num_leaves: int = 31
+    patience: int = 20
+    training_rows: int = 300_000
+    predictor: Predictor = field(init=False)
+    fields: tuple[int, ...] = field(init=False)
+    items: "ItemClicks" = field(init=False)
+    booster: lightgbm.Booster = field(init=False)
 
     def fit(self, task: Task) -> History:
         self.predictor, history = shared_predictor(task)
@@ -184,8 +176,8 @@ class Histories:
         total = _first(residuals, sizes)
         logits = np.broadcast_to(self.basis[places, None], sizes.shape)
         columns: list[Array] = [logits, sizes, total, total / (sizes + SHRINKAGE)]
-        for field in self.fields:
-            shared = shares_value(self.log, field, self.rows[places], support)
+        for number in self.fields:
+            shared = shares_value(self.log, number, self.rows[places], support)
             count = _first(shared, sizes)
             columns += [_first(residuals * shared, sizes) / (count + SHRINKAGE), count]
         return np.stack(columns, axis=-1)

@@ -59,10 +59,12 @@ def evaluate(
     progress("measuring", 0, None)
     measured = staged_results(scored, stages=config.evaluation.stages, base=base, oracle=oracle, crowd=crowd)
     progress("measuring", len(scored.logits), len(scored.logits))
-    gains = None
+    gains, covered, stages = None, {}, config.evaluation.stages
     if draws and len(measured) > 1:
-        stages, seed = config.evaluation.stages, config.seed
-        gains = gains_over(base, scored, measured, stages=stages, draws=draws, seed=seed, progress=progress)
+        gains = gains_over(base, scored, measured, stages=stages, draws=draws, seed=config.seed, progress=progress)
+    for name in posteriors_among(models) if draws else ():
+        model, psi = models[name].model, models[name].predictor
+        covered[name] = coverage_of(name, model, log, ordered, scored, predictor=psi, stages=stages, progress=progress)
     return Results(
         log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
         protocol=config.protocol,
@@ -72,10 +74,10 @@ def evaluate(
         oracle=oracle,
         crowd=crowd,
         sizes=list(scored.sizes),
-        stages=config.evaluation.stages,
+        stages=stages,
         models=measured,
         gains=gains,
-        coverage=_coverage(models, config, log, ordered, scored, progress) if draws else None,
+        coverage=Coverage(level=LEVEL, models=covered) if covered else None,
         tuned_on_validation=posteriors_among(models),
     )
 
@@ -112,23 +114,6 @@ def scored_models(
 def posteriors_among(models: Mapping[str, ComparedModel]) -> list[str]:
     """The models that give intervals; they learned their scales from validation users."""
     return [name for name, compared in models.items() if compared.model.learner.has_posterior]
-
-
-def _coverage(
-    models: Mapping[str, ComparedModel],
-    config: Config,
-    log: InteractionLog,
-    ordered: OrderedUsers,
-    scored: ScoredQueries,
-    progress: Progress,
-) -> Coverage | None:
-    stages, found = config.evaluation.stages, {}
-    for name in posteriors_among(models):
-        compared = models[name]
-        found[name] = coverage_of(
-            name, compared.model, log, ordered, scored, predictor=compared.predictor, stages=stages, progress=progress
-        )
-    return Coverage(level=LEVEL, models=found) if found else None
 
 
 def _logit(probability: Floats) -> Floats:

@@ -92,20 +92,6 @@ def gains_over(
     return Gains(draws=draws, models=found)
 
 
-def paired_bootstrap(
-    scored: ScoredQueries,
-    method: str,
-    against: str,
-    *,
-    stages: Mapping[str, Sequence[int]],
-    weights: Counts,
-    metrics: Sequence[str],
-) -> dict[tuple[str, str], Differences]:
-    """One model against another on the same draws, by stage and metric. Arguments are those of `stage_draws`."""
-    of_models = stage_draws(scored, [method, against], stages=stages, weights=weights, metrics=metrics)
-    return differences(of_models[method], of_models[against])
-
-
 def stage_draws(
     scored: ScoredQueries,
     models: Sequence[str],

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from resus.arrays import Array, Floats, Integers
-from resus.errors import ConfigError, DataError
+from resus.arrays import Floats, Integers
+from resus.errors import DataError
 from resus.evaluation.metrics import METRICS, RELATIVE, Aucs, users_with_both_labels
 from resus.evaluation.results import FixedPopulation, ModelResults, SizeMetrics, StageMetrics
 
@@ -85,7 +85,6 @@ def staged_results(
     A user with k rows or fewer has no query at size k, so the population shrinks with k. Each model is therefore also
     measured on a fixed population: users with more than k_max rows, with their rows from k_max on as the queries.
     """
-    _check_names(scored, stages, [base, oracle, crowd])
     yardsticks = Yardsticks(base, oracle, crowd)
     sizes = _by_size(scored, [np.flatnonzero(scored.positions >= k) for k in scored.sizes], yardsticks)
     summary = _by_stage(sizes, stages, yardsticks)
@@ -125,15 +124,12 @@ def _by_size(
         for model, logits in scored.logits.items():
             if size and rows is queries[size - 1] and logits.shape[1] == 1:
                 continue  # the same queries and the same logits as at the size before
-            measured[model] = _measure(labels, scored.logits_at(model, size, rows), users)
+            own = scored.logits_at(model, size, rows)
+            measured[model] = {name: metric.function(labels, own, users) for name, metric in METRICS.items()}
         compared = yardsticks.compare(measured)
         for model, values in measured.items():
             found[model][k] = SizeMetrics.model_validate({**values, **compared[model], **counts})
     return found
-
-
-def _measure(labels: Array, logits: Array, users: Array) -> Values:
-    return {name: metric.function(labels, logits, users) for name, metric in METRICS.items()}
 
 
 def _by_stage(
@@ -155,15 +151,3 @@ def _by_stage(
 def _mean(values: Sequence[float | None]) -> float:
     present = [value for value in values if value is not None]
     return float(np.mean(present)) if present else float("nan")
-
-
-def _check_names(scored: ScoredQueries, stages: Mapping[str, Sequence[int]], yardsticks: Sequence[str | None]) -> None:
-    for model in yardsticks:
-        if model is not None and model not in scored.logits:
-            raise ConfigError(f"no model '{model}' was scored to compare with: choose from {', '.join(scored.logits)}")
-    for stage, members in stages.items():
-        missing = [str(k) for k in members if k not in scored.sizes]
-        if missing:
-            raise ConfigError(
-                f"stage {stage} asks for support size {', '.join(missing)}, which was not scored: add it to the sizes"
-            )

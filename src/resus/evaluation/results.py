@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -160,6 +160,8 @@ class Evaluation(Record):
     recorded, so that equal runs write equal files.
     """
 
+    file: ClassVar[str]  # what errors call it
+    command: ClassVar[str]  # which writes it
     format: Literal[1] = FORMAT
     log: LogFacts
     protocol: str
@@ -188,19 +190,28 @@ class Evaluation(Record):
     def write(self, path: Path) -> None:
         write_json(path, self.model_dump(mode="json"))
 
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        value, advice = read_json(path), f"run '{cls.command}' again"
+        if not isinstance(value, dict) or value.get("format") != FORMAT:
+            raise ArtifactError(f"{path} is not {cls.file} of format {FORMAT}: {advice} with this version")
+        try:
+            return cls.model_validate(value)
+        except ValidationError as error:
+            found = sentence_of(error, cls)
+            raise ArtifactError(f"{path} is not {cls.file} of this version ({found}): {advice}") from None
+
 
 class Results(Evaluation):
     """By support size and stage. `gains` is null without draws; `coverage` also if no model gives intervals."""
 
+    file: ClassVar[str] = "a results file"
+    command: ClassVar[str] = "resus evaluate"
     sizes: list[int]
     stages: dict[str, list[int]]
     models: dict[str, ModelResults]
     gains: Gains | None = None
     coverage: Coverage | None = None
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        return _read(cls, path, kind="a results file", advice="run 'resus evaluate' again")
 
 
 class WarmUp(Evaluation):
@@ -210,6 +221,8 @@ class WarmUp(Evaluation):
     too few users have that many events.
     """
 
+    file: ClassVar[str] = "a warm-up file"
+    command: ClassVar[str] = "resus warm-up"
     asked_up_to: int
     users_beyond_asked: int
     trained_up_to: dict[str, int]
@@ -220,21 +233,3 @@ class WarmUp(Evaluation):
     def population(self) -> SizeMetrics:
         """Users and queries, which are the same for every model and size."""
         return self.models[self.base][self.sizes[-1]]
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        return _read(cls, path, kind="a warm-up file", advice="run 'resus warm-up' again")
-
-
-_AnyRecord = TypeVar("_AnyRecord", bound=Record)
-
-
-def _read(record: type[_AnyRecord], path: Path, *, kind: str, advice: str) -> _AnyRecord:
-    """Read what `write` wrote. An error says what the file should be (`kind`) and how to make it again (`advice`)."""
-    value = read_json(path)
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise ArtifactError(f"{path} is not {kind} of format {FORMAT}: {advice} with this version")
-    try:
-        return record.model_validate(value)
-    except ValidationError as error:
-        raise ArtifactError(f"{path} is not {kind} of this version ({sentence_of(error, record)}): {advice}") from None

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.intervals import Differences, drawn_users, paired_bootstrap
+from resus.evaluation.intervals import Differences, differences, drawn_users, stage_draws
 from resus.evaluation.metrics import Counts
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import MetricValue, Record
@@ -152,24 +152,24 @@ def compare(
     """
     pairs = _cells_of_both(cells, data_set, method, against)
     seeds = tuple(pair.ours.seed for pair in pairs)
-    differences = _differences(pairs)
+    by_seed = _differences(pairs)
     kept = replicates > 0 and all(path.is_file() for pair in pairs for path in pair.scores(folder))
     drawn = replicates if kept else 0
     known = {comparison.subject: comparison for comparison in read_comparisons(folder)}
-    stored = [known.get((data_set, method, against, stage, metric)) for stage, metric in differences]
+    stored = [known.get((data_set, method, against, stage, metric)) for stage, metric in by_seed]
     current = [
         comparison
-        for comparison, values in zip(stored, differences.values(), strict=True)
+        for comparison, values in zip(stored, by_seed.values(), strict=True)
         if comparison is not None
         and comparison.seeds == seeds
         and (comparison.replicates == drawn or not drawn)  # without draws to make, stored ones are no worse
         and abs(comparison.difference - np.mean(values)) < _SAME
     ]
-    if len(current) == len(differences):
+    if len(current) == len(by_seed):
         return current
     bootstrap = _bootstrap(folder, pairs, drawn) if drawn else {}
     made = []
-    for (stage, metric), values in differences.items():
+    for (stage, metric), values in by_seed.items():
         low, high = bootstrap[stage, metric].interval() if drawn else (None, None)
         comparison = Comparison(
             data_set=data_set,
@@ -274,11 +274,11 @@ def _scored(folder: Path, pair: _Cells) -> tuple[ScoredQueries, dict[str, list[i
 def _bootstrap_of_seed(
     folder: Path, pair: _Cells, scored: ScoredQueries, stages: dict[str, list[int]], weights: Counts
 ) -> dict[tuple[str, str], Differences]:
-    found = paired_bootstrap(
-        scored, pair.ours.method, pair.theirs.method, stages=stages, weights=weights, metrics=METRICS
-    )
-    for (stage, metric), differences in found.items():
-        if abs(differences.observed - pair.difference(stage, metric)) > _SAME:
+    methods = pair.ours.method, pair.theirs.method
+    drawn = stage_draws(scored, methods, stages=stages, weights=weights, metrics=METRICS)
+    found = differences(*(drawn[method] for method in methods))
+    for (stage, metric), difference in found.items():
+        if abs(difference.observed - pair.difference(stage, metric)) > _SAME:
             ours, theirs = pair.scores(folder)
             raise ArtifactError(
                 f"{ours} or {theirs} does not belong to its cell ({metric} of stage {stage} differs): "

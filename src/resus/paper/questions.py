@@ -27,6 +27,10 @@ def resus_on(learner: str, architecture: str) -> str:
     return f"resus-{learner}" if architecture == "deepfm" else f"resus-{learner}-{architecture}"
 
 
+def data_set_label(data_set: str) -> str:
+    return DATA_SETS.get(data_set, data_set)
+
+
 @dataclass(frozen=True)
 class Question:
     """`methods` are in the order of the paper's rows. The cells of a `timed` question run alone."""

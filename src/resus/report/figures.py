@@ -68,6 +68,7 @@ class Line:
     marker: str = ""
     dashes: str = "-"
     width: float = 1.8
+    front: int = 2
 
 
 def write_pictures(results: Results, folder: Path) -> list[Path]:
@@ -113,7 +114,7 @@ def curve_figure(results: Results, measures: Sequence[Measure]) -> Figure:
         figure = Figure(figsize=(4.9 * len(measures) + 1.1, 4.1), layout="constrained")
         panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
         for axes, measure in zip(panels, measures, strict=True):
-            _frame(axes, measure.title, _subtitle(measure))
+            frame(axes, measure.title, _subtitle(measure))
             _size_axis(axes, results)
         _draw_curves(panels, measures, curves, _lines(results), results.sizes)
     return figure
@@ -126,7 +127,7 @@ def warm_up_figure(curve: WarmUp) -> Figure:
         figure = Figure(figsize=(10.9, 4.3), layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         for axes, measure in zip(panels, measures, strict=True):
-            _frame(axes, measure.title, _subtitle(measure))
+            frame(axes, measure.title, _subtitle(measure))
             _event_axis(axes, curve)
         _draw_curves(panels, measures, curve.models, _lines(curve), curve.sizes)
     return figure
@@ -140,7 +141,7 @@ def gain_figure(results: Results, metrics: Sequence[Metric]) -> Figure:
         figure = Figure(figsize=(3.5 * len(metrics) + 1.1, 0.25 * rows + 1.3), layout="constrained")
         panels = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         for axes, metric in zip(panels, metrics, strict=True):
-            _frame(axes, metric.title, f"gain over {results.base}; {metric.direction}")
+            frame(axes, metric.title, f"gain over {results.base}; {metric.direction}")
             _gain_axis(axes, results)
             gains = gains_of(results, metric)
             for place, stage in enumerate(stages):
@@ -159,13 +160,13 @@ def population_figure(results: Results) -> Figure:
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.9, 2.6), layout="constrained")
         for axes, (count, words) in zip(figure.subplots(1, 2), panels.items(), strict=True):
-            _frame(axes, *words)
+            frame(axes, *words)
             _size_axis(axes, results)
             values = [getattr(at_sizes[k], count) for k in results.sizes]
             axes.fill_between(results.sizes, values, color=COLOURS[0], alpha=0.12, linewidth=0)
-            _draw(axes, results.sizes, values, Line(COLOURS[0]))
+            draw_line(axes, results.sizes, values, Line(COLOURS[0]))
             axes.set_ylim(bottom=0)
-            _leave_room_on_top(axes)
+            leave_room_on_top(axes)
             axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     return figure
 
@@ -227,7 +228,7 @@ def _subtitle(measure: Measure) -> str:
     return measure.meaning if measure.higher_is_better else f"{measure.meaning}; {measure.direction}"
 
 
-def _frame(axes: Axes, title: str, subtitle: str) -> None:
+def frame(axes: Axes, title: str, subtitle: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=20)
     axes.annotate(
         subtitle,
@@ -309,28 +310,29 @@ def _draw_curves(
     ends: list[list[tuple[float, str, str]]] = [[] for _ in panels]
     for axes, measure, of_panel in zip(panels, measures, ends, strict=True):
         for model, line in lines.items():
-            end = _draw(axes, sizes, [curves[model][size].metrics[measure.name] for size in sizes], line)
+            end = draw_line(axes, sizes, [curves[model][size].metrics[measure.name] for size in sizes], line)
             if end is not None:
                 of_panel.append((end, model, line.colour))
-    _leave_room_on_top(panels[0])
+    leave_room_on_top(panels[0])
     for axes, of_panel in zip(panels, ends, strict=True):
         _name_lines(axes, sizes[-1], of_panel)
 
 
-def _draw(axes: Axes, sizes: Sequence[int], values: Sequence[float | None], line: Line) -> float | None:
+def draw_line(axes: Axes, places: Sequence[float], values: Sequence[float | None], line: Line) -> float | None:
     """Draw one curve, with a gap for each missing value. Returns the height of its last point."""
     present = [value for value in values if value is not None]
     if not present:
         return None
     axes.plot(
-        sizes,
+        places,
         [np.nan if value is None else value for value in values],
         color=line.colour,
         linestyle=line.dashes,
         linewidth=line.width,
         marker=line.marker,
         markersize=4,
-        markevery=max(1, len(sizes) // 10),
+        markevery=max(1, len(places) // 10),
+        zorder=line.front,
         solid_capstyle="round",
     )
     return present[-1]
@@ -345,7 +347,7 @@ def _draw_gain(axes: Axes, row: int, gain: Gain, colour: str, marker: str) -> No
     axes.plot([gain.difference], [row], color=colour, marker=marker, markersize=6, markerfacecolor=fill, linestyle="")
 
 
-def _leave_room_on_top(axes: Axes) -> None:
+def leave_room_on_top(axes: Axes) -> None:
     """For the names of stages, and the words about training."""
     low, high = axes.get_ylim()
     axes.set_ylim(low, high + 0.1 * (high - low))
@@ -355,10 +357,7 @@ def _name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str
     """Write names next to the line ends, moved apart so that none covers another."""
     low, high = axes.get_ylim()
     ends = sorted(ends)
-    steps = 0.055 * (high - low) * np.arange(len(ends))
-    heights = np.array([end for end, _, _ in ends]) - steps
-    pushed_up, pushed_down = np.maximum.accumulate(heights), np.minimum.accumulate(heights[::-1])[::-1]
-    for place, (_, model, colour) in zip((pushed_up + pushed_down) / 2 + steps, ends, strict=True):
+    for place, (_, model, colour) in zip(apart([end for end, *_ in ends], 0.055 * (high - low)), ends, strict=True):
         axes.annotate(
             model,
             (last_size, place),
@@ -369,3 +368,12 @@ def _name_lines(axes: Axes, last_size: int, ends: Sequence[tuple[float, str, str
             color=colour,
             annotation_clip=False,
         )
+
+
+def apart(heights: Sequence[float], step: float) -> list[float]:
+    """Ascending heights, moved to be at least a step apart, each as little as possible."""
+    steps = step * np.arange(len(heights))
+    shifted = np.array(heights) - steps
+    up, down = np.maximum.accumulate(shifted), np.minimum.accumulate(shifted[::-1])[::-1]
+    moved: list[float] = ((up + down) / 2 + steps).tolist()
+    return moved

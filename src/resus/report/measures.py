@@ -29,6 +29,15 @@ class Verdict(Enum):
         return {Verdict.BETTER: "✓", Verdict.WORSE: "✗"}.get(self, "")
 
 
+@dataclass(frozen=True)
+class GainCell:
+    """A gain as text: the difference, its interval, and the verdict on them."""
+
+    difference: str
+    interval: str
+    verdict: Verdict
+
+
 def metrics_of(evaluation: Results | WarmUp) -> list[Metric]:
     """The metrics that the results hold, in the order of the registry."""
     held = _any_values(evaluation).metrics
@@ -76,14 +85,12 @@ def verdict(gain: Gain, metric: Measure) -> Verdict:
     return Verdict.BETTER if (gain.low > 0) == metric.higher_is_better else Verdict.WORSE
 
 
-def difference_text(gain: Gain) -> str:
-    return "–" if gain.difference is None else f"{gain.difference:+.4f}"
-
-
-def interval_text(gain: Gain) -> str:
+def gain_cell(gain: Gain, metric: Measure) -> GainCell:
+    found = verdict(gain, metric)
     if gain.difference is None:
-        return ""
-    return Verdict.TOO_FEW.value if gain.low is None or gain.high is None else f"{gain.low:+.4f} to {gain.high:+.4f}"
+        return GainCell("–", "", found)
+    interval = found.value if gain.low is None else f"{gain.low:+.4f} to {gain.high:+.4f}"
+    return GainCell(f"{gain.difference:+.4f}", interval, found)
 
 
 def coverage_rows(results: Results) -> dict[str, list[str]]:

@@ -1,42 +1,29 @@
 """Results and warm-up curves as HTML pages. Each is one file with everything inside: no script, nothing to fetch."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from resus.evaluation.metrics import AUC, GAUC, Measure, Metric
-from resus.evaluation.results import Gain, Measured, Results, WarmUp
+from resus.evaluation.metrics import AUC, GAUC, Measure
+from resus.evaluation.results import Measured, Results, WarmUp
 from resus.files import write_text
 from resus.report import figures
 from resus.report.measures import (
     ShownCell,
     cells,
     coverage_rows,
-    difference_text,
+    gain_cell,
     gain_metrics,
     gains_of,
-    interval_text,
     metrics_of,
     relative_measures_of,
-    verdict,
 )
 from resus.report.words import size_range, summary, tuned_sentence, warm_up_population, warm_up_summary
 
 _BY_SIZE = "of every model by number of events in the support"
-
-
-@dataclass(frozen=True)
-class GainCell:
-    """A gain as text: the difference, its interval, and the verdict on them."""
-
-    difference: str
-    interval: str
-    mark: str
-    verdict: str
 
 
 def write_report(
@@ -60,7 +47,13 @@ def write_report(
         fixed=fixed[results.base],
         fixed_stages=_table(results, {name: p.stages for name, p in fixed.items() if p is not None}, measures),
         population=results.models[results.base].sizes,
-        gains={f"{metric.title}, {metric.direction}": _gain_cells(results, metric) for metric in gain_metrics(results)},
+        gains={
+            f"{metric.title}, {metric.direction}": {
+                model: [gain_cell(gain, metric) for gain in gains.values()]
+                for model, gains in gains_of(results, metric).items()
+            }
+            for metric in gain_metrics(results)
+        },
         gain_curves=[
             figures.svg_element(
                 figures.gain_figure(results, [metric]),
@@ -132,16 +125,3 @@ def _table(
         columns = [cells(results, values, measure) for measure in measures]
         table[key] = {model: [column[model] for column in columns] for model in of_models}
     return table
-
-
-def _gain_cells(results: Results, metric: Metric) -> dict[str, list[GainCell]]:
-    """Per model: one cell per stage."""
-    return {
-        model: [_gain_cell(gain, metric) for gain in gains.values()]
-        for model, gains in gains_of(results, metric).items()
-    }
-
-
-def _gain_cell(gain: Gain, metric: Metric) -> GainCell:
-    found = verdict(gain, metric)
-    return GainCell(difference_text(gain), interval_text(gain), found.mark, found.value)

@@ -14,13 +14,11 @@ from resus.evaluation.results import Evaluation, Gain, Results, WarmUp
 from resus.report.measures import (
     ShownCell,
     cells,
-    difference_text,
+    gain_cell,
     gain_metrics,
     gains_of,
-    interval_text,
     metrics_of,
     relative_measures_of,
-    verdict,
 )
 from resus.report.words import (
     coverage_sentences,
@@ -129,7 +127,7 @@ class GainTable:
             table.add_row(Text(f"{metric.title} {'↑' if metric.higher_is_better else '↓'}", style="italic"))
             gains = gains_of(self.results, metric)
             for model in self.results.contenders:
-                table.add_row(Text(model), *(_gain_cell(gain, metric, between) for gain in gains[model].values()))
+                table.add_row(Text(model), *(_gain_text(gain, metric, between) for gain in gains[model].values()))
         return table
 
 
@@ -190,7 +188,7 @@ def _style(evaluation: Evaluation, model: str) -> str:
     return "dim" if model in evaluation.bounds else ""
 
 
-def _gain_cell(gain: Gain, metric: Metric, between: str) -> Text:
-    mark = verdict(gain, metric).mark
-    parts = f"{difference_text(gain)} {mark or ' '}", interval_text(gain)
-    return Text(between.join(parts).rstrip(), style="bold" if mark else "")
+def _gain_text(gain: Gain, metric: Metric, between: str) -> Text:
+    cell = gain_cell(gain, metric)
+    shown = f"{cell.difference} {cell.verdict.mark or ' '}{between}{cell.interval}"
+    return Text(shown.rstrip(), style="bold" if cell.verdict.mark else "")

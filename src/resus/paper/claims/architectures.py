@@ -1,8 +1,9 @@
 """Research questions 2 and 3, tables 4 and 5: Ψ, its pretraining, its architecture, and gradient boosting."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from resus.paper.claims.judging import COMPARABLE, FAR, STEADY, Check, Checks, Claim, Evidence, significance
+from resus.paper.claims.judging import COMPARABLE, FAR, STEADY, Check, Claim, Evidence, significance
 from resus.paper.questions import ARCHITECTURES, BOOSTED, JOINT, PROPOSED, RIVALS, STAGES, resus_on
 
 LEVEL = 0.01  # of the tests in table 5
@@ -50,30 +51,20 @@ def _joint_against_rivals(evidence: Evidence) -> list[Check]:
     return [Check("most cases", good - len(cases) / 2, f"in {good} of {len(cases)} cases, at worst {worst.clause}")]
 
 
-def _resus_beats(rivals: Mapping[str, str]) -> Checks:
+def _resus_beats(evidence: Evidence, rivals: Mapping[str, str]) -> list[Check]:
     """RESUS against the rival of each kind of Ψ."""
-
-    def checks(evidence: Evidence) -> list[Check]:
-        return [
-            check
-            for kind, rival in rivals.items()
-            for learner in LEARNERS
-            for stage in STAGES
-            for check in evidence.duel(resus_on(learner, kind), rival, stage)
-        ]
-
-    return checks
+    return [
+        check
+        for kind, rival in rivals.items()
+        for learner in LEARNERS
+        for stage in STAGES
+        for check in evidence.duel(resus_on(learner, kind), rival, stage)
+    ]
 
 
-def _all_gains_significant(rivals: Mapping[str, str]) -> Checks:
+def _all_gains_significant(evidence: Evidence, rivals: Mapping[str, str]) -> list[Check]:
     """RESUS against the rival of each kind of Ψ, by learner and stage."""
-
-    def checks(evidence: Evidence) -> list[Check]:
-        return [
-            check for learner in LEARNERS for stage in STAGES for check in _weakest(evidence, learner, stage, rivals)
-        ]
-
-    return checks
+    return [check for learner in LEARNERS for stage in STAGES for check in _weakest(evidence, learner, stage, rivals)]
 
 
 def _weakest(evidence: Evidence, learner: str, stage: str, rivals: Mapping[str, str]) -> list[Check]:
@@ -93,16 +84,13 @@ def _weakest(evidence: Evidence, learner: str, stage: str, rivals: Mapping[str, 
     return [Check(case, weakest.margin, f"{case}: {len(tested)} of {len(measured)} gains tested, {weakest.clause}")]
 
 
-def _lightgbm_is_best(methods: Sequence[str], champions: Sequence[str]) -> Checks:
-    def checks(evidence: Evidence) -> list[Check]:
-        found = []
-        for stage in STAGES:
-            others = [method for method in methods if method not in champions]
-            if pair := evidence.closest(champions, others, stage):
-                found += evidence.duel(*pair, stage, case=stage)
-        return found
-
-    return checks
+def _lightgbm_is_best(evidence: Evidence, methods: Sequence[str], champions: Sequence[str]) -> list[Check]:
+    found = []
+    for stage in STAGES:
+        others = [method for method in methods if method not in champions]
+        if pair := evidence.closest(champions, others, stage):
+            found += evidence.duel(*pair, stage, case=stage)
+    return found
 
 
 def _better_predictor_better_resus(evidence: Evidence) -> list[Check]:
@@ -129,16 +117,13 @@ def _steady_gains(evidence: Evidence) -> list[Check]:
     return found
 
 
-def _boosting_raises(metric: str) -> Checks:
-    def checks(evidence: Evidence) -> list[Check]:
-        return [
-            check
-            for kind, boosted in _BOOSTING.items()
-            for stage in STAGES
-            for check in evidence.duel(boosted, kind, stage, metric)
-        ]
-
-    return checks
+def _boosting_raises(evidence: Evidence, metric: str) -> list[Check]:
+    return [
+        check
+        for kind, boosted in _BOOSTING.items()
+        for stage in STAGES
+        for check in evidence.duel(boosted, kind, stage, metric)
+    ]
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -170,28 +155,30 @@ CLAIMS: tuple[Claim, ...] = (
         "RESUS improves every architecture of Ψ in every stage.",
         _TABLE_5,
         (*ARCHITECTURES, *_RESUS_ON_ALL),
-        _resus_beats(_PREDICTORS),
+        partial(_resus_beats, rivals=_PREDICTORS),
     ),
     Claim(
         "rq2",
         f"All of RESUS's gains over its Ψ are significant ({TESTS}).",
         _TABLE_5,
         (*ARCHITECTURES, *_RESUS_ON_ALL),
-        _all_gains_significant(_PREDICTORS),
+        partial(_all_gains_significant, rivals=_PREDICTORS),
     ),
     Claim(
         "rq2",
         "LightGBM is the best Ψ.",
         _TABLE_5,
         ARCHITECTURES,
-        _lightgbm_is_best(ARCHITECTURES, ("lightgbm",)),
+        partial(_lightgbm_is_best, methods=ARCHITECTURES, champions=("lightgbm",)),
     ),
     Claim(
         "rq2",
         "RESUS on LightGBM is the best RESUS.",
         _TABLE_5,
         _RESUS_ON_ALL,
-        _lightgbm_is_best(_RESUS_ON_ALL, (resus_on("nn", "lightgbm"), resus_on("rr", "lightgbm"))),
+        partial(
+            _lightgbm_is_best, methods=_RESUS_ON_ALL, champions=(resus_on("nn", "lightgbm"), resus_on("rr", "lightgbm"))
+        ),
     ),
     Claim(
         "rq2",
@@ -212,21 +199,27 @@ CLAIMS: tuple[Claim, ...] = (
         "Boosting improves Ψ's AUC in every case.",
         _BOOSTING_ROWS,
         _PREDICTORS_AND_BOOSTED,
-        _boosting_raises("auc"),
+        partial(_boosting_raises, metric="auc"),
     ),
-    Claim("rq3", "Boosting raises Ψ's Logloss.", _BOOSTING_ROWS, _PREDICTORS_AND_BOOSTED, _boosting_raises("logloss")),
+    Claim(
+        "rq3",
+        "Boosting raises Ψ's Logloss.",
+        _BOOSTING_ROWS,
+        _PREDICTORS_AND_BOOSTED,
+        partial(_boosting_raises, metric="logloss"),
+    ),
     Claim(
         "rq3",
         "RESUS beats boosting on every architecture.",
         _BOOSTING_ROWS,
         _BOOSTED_AND_RESUS,
-        _resus_beats(_BOOSTING),
+        partial(_resus_beats, rivals=_BOOSTING),
     ),
     Claim(
         "rq3",
         f"All of RESUS's gains over boosting are significant ({TESTS}).",
         _BOOSTING_ROWS,
         _BOOSTED_AND_RESUS,
-        _all_gains_significant(_BOOSTING),
+        partial(_all_gains_significant, rivals=_BOOSTING),
     ),
 )

@@ -1,5 +1,7 @@
 """Our own claims about RESUS+: against the shared model, what practitioners use, the paper's RESUS and its rivals."""
 
+from functools import partial
+
 from resus.paper.claims.cost import times_of, training_seconds
 from resus.paper.claims.judging import Check, Checks, Claim, Evidence, beats
 from resus.paper.questions import PLUS, PRACTICE, PROPOSED, RIVALS, STAGES
@@ -11,11 +13,9 @@ OTHERS = ("deepfm", *PRACTICE, *RIVALS, *PROPOSED)
 def _lowest_logloss(evidence: Evidence) -> list[Check]:
     found = []
     for stage in STAGES:
-        pairs = {rival: pair for rival in OTHERS if (pair := evidence.pair(PLUS, rival, stage, "logloss"))}
-        if pairs:
-            best = min(pairs, key=lambda rival: pairs[rival][1] - pairs[rival][0])
-            own, other = pairs[best]
-            found.append(Check(stage, other - own, f"{stage}: {evidence.versus(PLUS, best, pairs[best])}"))
+        if closest := evidence.closest([PLUS], OTHERS, stage, "logloss"):
+            (check,) = evidence.duel(*closest, stage, "logloss")
+            found.append(Check(stage, -check.margin, check.clause))
     return found
 
 
@@ -33,7 +33,7 @@ def _not_much_slower(evidence: Evidence) -> list[Check]:
 
 
 def _claim(words: str, rivals: tuple[str, ...], checks: Checks | None = None) -> Claim:
-    return Claim("beyond", words, "", (PLUS, *rivals), checks or beats([PLUS], rivals))
+    return Claim("beyond", words, "", (PLUS, *rivals), checks or partial(beats, methods=[PLUS], rivals=rivals))
 
 
 CLAIMS: tuple[Claim, ...] = (

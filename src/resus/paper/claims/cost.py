@@ -1,37 +1,32 @@
 """Research question 5, table 6 and figure 5: what RESUS costs in time."""
 
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from statistics import fmean
 
-from resus.paper.claims.judging import Check, Checks, Claim, Evidence
+from resus.paper.claims.judging import Check, Claim, Evidence
 from resus.paper.published import Times
 from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED, RIVALS
 
 _TABLE_6 = "5.6, table 6"
 
 
-def _fastest(seconds: Callable[[Times], float]) -> Checks:
-    def checks(evidence: Evidence) -> list[Check]:
-        rivals = {rival: seconds(times) for rival in RIVALS if (times := times_of(evidence, rival))}
-        if not rivals:
-            return []
-        rival = min(rivals, key=lambda name: rivals[name])
-        fastest = f"fastest rival {evidence.label(rival)} {rivals[rival]:.1f} s"
-        return [
-            Check(name, rivals[rival] - seconds(times), f"{name} {seconds(times):.1f} s, {fastest}")
-            for method in PROPOSED
-            if (times := times_of(evidence, method)) and (name := evidence.label(method))
-        ]
-
-    return checks
+def _fastest(evidence: Evidence, seconds: Callable[[Times], float]) -> list[Check]:
+    rivals = {rival: seconds(times) for rival in RIVALS if (times := times_of(evidence, rival))}
+    if not rivals:
+        return []
+    rival = min(rivals, key=lambda name: rivals[name])
+    fastest = f"fastest rival {evidence.label(rival)} {rivals[rival]:.1f} s"
+    return [
+        Check(name, rivals[rival] - seconds(times), f"{name} {seconds(times):.1f} s, {fastest}")
+        for method in PROPOSED
+        if (times := times_of(evidence, method)) and (name := evidence.label(method))
+    ]
 
 
 def training_seconds(times: Times) -> float:
     return times.training + times.pretraining
-
-
-def _test_seconds(times: Times) -> float:
-    return times.test
 
 
 def times_of(evidence: Evidence, method: str) -> Times | None:
@@ -79,9 +74,15 @@ CLAIMS: tuple[Claim, ...] = (
         "RESUS trains faster than every rival (pretraining counted).",
         _TABLE_6,
         (*RIVALS, *PROPOSED),
-        _fastest(training_seconds),
+        partial(_fastest, seconds=training_seconds),
     ),
-    Claim("rq5", "RESUS has the shortest test time.", _TABLE_6, (*RIVALS, *PROPOSED), _fastest(_test_seconds)),
+    Claim(
+        "rq5",
+        "RESUS has the shortest test time.",
+        _TABLE_6,
+        (*RIVALS, *PROPOSED),
+        partial(_fastest, seconds=attrgetter("test")),
+    ),
     Claim(
         "rq5",
         "Optimisation-based methods train longer than few-shot representation methods on average.",

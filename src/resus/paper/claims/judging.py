@@ -72,8 +72,9 @@ class Evidence:
         return self.numbers.pair(self.data_set, method, against, stage, metric)
 
     def gain(self, method: str, against: str, stage: str, metric: str = "auc") -> float | None:
+        """How much better one method is. A better Logloss is a lower one."""
         pair = self.pair(method, against, stage, metric)
-        return pair[0] - pair[1] if pair else None
+        return None if pair is None else pair[1] - pair[0] if metric == "logloss" else pair[0] - pair[1]
 
     def closest(
         self, methods: Sequence[str], rivals: Sequence[str], stage: str, metric: str = "auc"
@@ -225,16 +226,12 @@ def significance(
     return [Check(case, margin, f"{case}: {pair}, {shown}")]
 
 
-def beats(methods: Sequence[str], rivals: Sequence[str]) -> Checks:
+def beats(evidence: Evidence, methods: Sequence[str], rivals: Sequence[str]) -> list[Check]:
     """The best of the methods against its hardest rival, in AUC and in GAUC."""
-
-    def checks(evidence: Evidence) -> list[Check]:
-        found = []
-        for metric in ("auc", "gauc"):
-            for stage in STAGES:
-                if pair := evidence.closest(methods, rivals, stage, metric):
-                    (check,) = evidence.duel(*pair, stage, metric)
-                    found.append(Check(f"{metric.upper()} {stage}", check.margin, f"{metric.upper()} {check.clause}"))
-        return found
-
-    return checks
+    found = []
+    for metric in ("auc", "gauc"):
+        for stage in STAGES:
+            if pair := evidence.closest(methods, rivals, stage, metric):
+                (check,) = evidence.duel(*pair, stage, metric)
+                found.append(Check(f"{metric.upper()} {stage}", check.margin, f"{metric.upper()} {check.clause}"))
+    return found

@@ -1,9 +1,10 @@
 """Research question 4, figure 4: supports that are less and less relevant to the query."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from resus.paper.cells.summary import Noise
-from resus.paper.claims.judging import FAR, Check, Checks, Claim, Evidence
+from resus.paper.claims.judging import FAR, Check, Claim, Evidence
 from resus.paper.questions import PROPOSED
 
 _FIGURE_4 = "5.5, figure 4"
@@ -18,21 +19,17 @@ def _fall(levels: Sequence[Noise]) -> float:
     return levels[0].auc - levels[-1].auc
 
 
-def _ahead_at_every_level(metric: str, name: str, *, sign: int) -> Checks:
+def _ahead_at_every_level(evidence: Evidence, metric: str, name: str, *, sign: int) -> list[Check]:
     """By how much RESUS is better. `sign` is -1 if less is better."""
-
-    def checks(evidence: Evidence) -> list[Check]:
-        found = []
-        for method in PROPOSED:
-            both = zip(_levels(evidence, method), _levels(evidence, "meta-embedding"), strict=False)
-            gains = [sign * (getattr(mine, metric) - getattr(theirs, metric)) for mine, theirs in both]
-            if gains:
-                label = evidence.label(method)
-                clause = f"{label} ahead by {min(gains):+.4f} to {max(gains):+.4f} {name} over {len(gains)} levels"
-                found.append(Check(label, min(gains), clause))
-        return found
-
-    return checks
+    found = []
+    for method in PROPOSED:
+        both = zip(_levels(evidence, method), _levels(evidence, "meta-embedding"), strict=False)
+        gains = [sign * (getattr(mine, metric) - getattr(theirs, metric)) for mine, theirs in both]
+        if gains:
+            label = evidence.label(method)
+            clause = f"{label} ahead by {min(gains):+.4f} to {max(gains):+.4f} {name} over {len(gains)} levels"
+            found.append(Check(label, min(gains), clause))
+    return found
 
 
 def _stable(evidence: Evidence) -> list[Check]:
@@ -72,14 +69,14 @@ CLAIMS: tuple[Claim, ...] = (
         "RESUS beats Meta-Embedding at every noise level.",
         _FIGURE_4,
         ("meta-embedding", *PROPOSED),
-        _ahead_at_every_level("auc", "AUC", sign=1),
+        partial(_ahead_at_every_level, metric="auc", name="AUC", sign=1),
     ),
     Claim(
         "rq4",
         "RESUS has a lower Logloss than Meta-Embedding at every noise level.",
         _FIGURE_4,
         ("meta-embedding", *PROPOSED),
-        _ahead_at_every_level("logloss", "Logloss", sign=-1),
+        partial(_ahead_at_every_level, metric="logloss", name="Logloss", sign=-1),
     ),
     Claim(
         "rq4",

@@ -16,9 +16,10 @@ from resus.paper.questions import (
     RIVALS,
     STAGES,
     TABLE_4,
+    data_set_label,
     resus_on,
 )
-from resus.paper.report.tables import MARKS, NONE, Material, data_set_label, number, spread_entries
+from resus.paper.report.tables import MARKS, NONE, Material, number, spread_entries
 from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, Row
 
 STARS = "* RESUS beats {} with p < 0.05 in the t-test over seeds, † in the bootstrap over users."

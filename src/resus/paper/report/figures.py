@@ -1,63 +1,62 @@
 """Figures 4 and 5 of the paper, and AUC and GAUC by support size. RESUS is in colour, other methods are muted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from resus.files import atomic_path
 from resus.paper.cells.summary import Summary
-from resus.paper.questions import DATA_SETS, QUESTIONS
-from resus.report.figures import COLOURS, INK, MUTED, STYLE, stage_bands
+from resus.paper.questions import QUESTIONS, data_set_label
+from resus.report.figures import (
+    COLOURS,
+    INK,
+    MUTED,
+    STYLE,
+    Line,
+    apart,
+    draw_line,
+    frame,
+    leave_room_on_top,
+    stage_bands,
+)
 
 GREY = "#a3a9b3"
-
-
-@dataclass(frozen=True)
-class _Line:
-    colour: str
-    width: float = 1.2
-    dashes: str = "-"
-    marker: str = ""
-    front: int = 2
-
-
 _LINES = {
-    "resus-rr": _Line(COLOURS[0], 2.4, marker="o", front=6),
-    "resus-nn": _Line(COLOURS[1], 2.4, marker="s", front=5),
-    "deepfm": _Line(INK, 1.6, "--", front=4),
-    "user-bias": _Line(COLOURS[2], 1.6, front=4),
-    "history-trees": _Line(COLOURS[3], 1.6, front=4),
-    "mus": _Line(INK, 1.6, "--", front=4),
-    "meta-embedding": _Line(MUTED, 1.4, front=3),
+    "resus-rr": Line(COLOURS[0], "o", width=2.4, front=6),
+    "resus-nn": Line(COLOURS[1], "s", width=2.4, front=5),
+    "deepfm": Line(INK, dashes="--", width=1.6, front=4),
+    "user-bias": Line(COLOURS[2], width=1.6, front=4),
+    "history-trees": Line(COLOURS[3], width=1.6, front=4),
+    "mus": Line(INK, dashes="--", width=1.6, front=4),
+    "meta-embedding": Line(MUTED, width=1.4, front=3),
 }
-_OTHER = _Line(GREY)
-Curve = tuple[str, list[float], list[float]]  # method, x, y
-End = tuple[float, float, str, _Line]  # y and x of the end of a curve, its name and style
+_OTHER = Line(GREY, width=1.2)
+Curve = tuple[str, Sequence[float], Sequence[float | None]]  # method, x, y
+End = tuple[float, float, str, Line]  # y and x of the end of a curve, its name and style
 
 
 def size_figure(summary: Summary, data_set: str, labels: Mapping[str, str], methods: Sequence[str]) -> Figure | None:
     """AUC and GAUC by support size, over the seeds that all methods have. None if there is no curve."""
     sizes, seeds = summary.sizes(data_set), summary.shared_seeds(data_set, methods)
     metrics = {"auc": ("AUC", "all queries in one ranking"), "gauc": ("GAUC", "one ranking per user")}
-    curves = {
+    curves: dict[str, list[Curve]] = {
         metric: [
-            _curve(method, sizes, [summary.size(data_set, method, size, metric, seeds) for size in sizes])
+            (method, sizes, [summary.size(data_set, method, size, metric, seeds) for size in sizes])
             for method in methods
         ]
         for metric in metrics
     }
-    if not any(heights for of_metric in curves.values() for _, _, heights in of_metric):
+    if all(height is None for of_metric in curves.values() for _, _, heights in of_metric for height in heights):
         return None
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11.6, 4.9), layout="constrained")
         for axes, (metric, titles) in zip(figure.subplots(1, 2), metrics.items(), strict=True):
-            _title(axes, *titles)
+            frame(axes, *titles)
             stages = summary.stage_sizes(data_set)
             stage_bands(axes, sorted(size for members in stages.values() for size in members), stages)
             _draw(axes, curves[metric], labels)
@@ -77,7 +76,7 @@ def noise_figure(summary: Summary, data_sets: Sequence[str], labels: Mapping[str
         for panels, data_set in zip(figure.subplots(len(shown), 2, squeeze=False), shown, strict=True):
             for axes, metric in zip(panels, ("auc", "logloss"), strict=True):
                 better = "higher is better" if metric == "auc" else "lower is better"
-                _title(axes, "AUC" if metric == "auc" else "Logloss", f"{_name(data_set)} · {better}")
+                frame(axes, "AUC" if metric == "auc" else "Logloss", f"{data_set_label(data_set)} · {better}")
                 curves: list[Curve] = []
                 for method in methods:
                     levels = summary.noise(data_set, method)
@@ -95,7 +94,7 @@ def convergence_figure(summary: Summary, data_sets: Sequence[str], labels: Mappi
         for method in QUESTIONS["rq5"].methods:
             heights = summary.convergence(data_set, method)
             if len(heights) > 1 and method != "deepfm":
-                found.append((method, [float(epoch) for epoch in range(1, len(heights) + 1)], heights))
+                found.append((method, range(1, len(heights) + 1), heights))
         if found:
             panels[data_set] = found
     if not panels:
@@ -105,7 +104,7 @@ def convergence_figure(summary: Summary, data_sets: Sequence[str], labels: Mappi
         for axes, (data_set, curves) in zip(
             figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
         ):
-            _title(axes, _name(data_set), "AUC on the validation users, first seed")
+            frame(axes, data_set_label(data_set), "AUC on the validation users, first seed")
             _draw(axes, curves, labels, marked=True)
             axes.set_xlabel("epoch")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -122,42 +121,16 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def _name(data_set: str) -> str:
-    return DATA_SETS.get(data_set, data_set)
-
-
-def _curve(method: str, sizes: Sequence[int], values: Sequence[float | None]) -> Curve:
-    points = [(float(size), value) for size, value in zip(sizes, values, strict=True) if value is not None]
-    return method, [size for size, _ in points], [value for _, value in points]
-
-
-def _title(axes: Axes, title: str, subtitle: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11, fontweight="bold", color=INK, pad=20)
-    axes.text(0, 1.03, subtitle, transform=axes.transAxes, fontsize=8.5, color=MUTED)
-
-
 def _draw(axes: Axes, curves: Sequence[Curve], labels: Mapping[str, str], *, marked: bool = False) -> None:
     """Draw the curves, and write each name at the right edge, joined to the end of its curve."""
     ends: list[End] = []
     for method, places, heights in curves:
-        if not heights:
-            continue
         line = _LINES.get(method, _OTHER)
-        axes.plot(
-            places,
-            heights,
-            color=line.colour,
-            linewidth=line.width,
-            linestyle=line.dashes,
-            marker=line.marker or ("." if marked else ""),
-            markersize=4.5,
-            markevery=1 if marked else max(1, len(places) // 8),
-            zorder=line.front,
-            solid_capstyle="round",
-        )
-        ends.append((heights[-1], places[-1], labels.get(method, method), line))
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.08 * (high - low))  # room for the names of the stages
+        end = draw_line(axes, places, heights, replace(line, marker=line.marker or ".") if marked else line)
+        if end is not None:
+            last = max(place for place, height in zip(places, heights, strict=True) if height is not None)
+            ends.append((end, last, labels.get(method, method), line))
+    leave_room_on_top(axes)
     _name_lines(axes, sorted(ends, key=lambda end: end[0]))
 
 
@@ -168,7 +141,7 @@ def _name_lines(axes: Axes, ends: Sequence[End]) -> None:
     edge = max(place for _, place, _, _ in ends)
     column = edge + 0.05 * (right - left)
     axes.set_xlim(left, edge + 0.02 * (right - left))
-    heights = _apart([end for end, *_ in ends], 0.052 * (high - low))
+    heights = apart([end for end, *_ in ends], 0.052 * (high - low))
     for height, (end, place, name, line) in zip(heights, ends, strict=True):
         axes.plot([place, column], [end, height], color=line.colour, linewidth=0.5, alpha=0.5, clip_on=False)
         axes.annotate(
@@ -182,11 +155,3 @@ def _name_lines(axes: Axes, ends: Sequence[End]) -> None:
             fontweight="bold" if line.width > 2 else "normal",
             annotation_clip=False,
         )
-
-
-def _apart(heights: Sequence[float], step: float) -> list[float]:
-    """Ascending heights, moved to be at least a step apart, each as little as possible."""
-    shifted = np.array(heights) - step * np.arange(len(heights))
-    up, down = np.maximum.accumulate(shifted), np.minimum.accumulate(shifted[::-1])[::-1]
-    apart: list[float] = ((up + down) / 2 + step * np.arange(len(heights))).tolist()
-    return apart

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from resus.files import write_text
@@ -14,12 +14,11 @@ from resus.paper.claims import CLAIMS
 from resus.paper.claims.judging import Outcome, Ruling, not_run, rule
 from resus.paper.comparisons import Comparison
 from resus.paper.published import paper
-from resus.paper.questions import ABLATIONS, QUESTIONS, STAGES
+from resus.paper.questions import ABLATIONS, QUESTIONS, STAGES, data_set_label
 from resus.paper.report.accuracy_tables import beyond_table, table_3, table_4, table_5
 from resus.paper.report.figures import convergence_figure, noise_figure, save_figure, size_figure
 from resus.paper.report.tables import (
     Material,
-    data_set_label,
     fixed_table,
     noise_table,
     population_table,
@@ -70,6 +69,18 @@ class Section:
     rulings: tuple[Ruling, ...]
 
 
+@dataclass(frozen=True)
+class Report:
+    """What both pages show."""
+
+    title: str
+    lead: str
+    facts: Mapping[str, str]
+    verdicts: ReportTable
+    sections: Sequence[Section]
+    appendix: Sequence[ReportTable]
+
+
 def write_reproduction(
     folder: Path,
     cells: Sequence[Cell],
@@ -86,20 +97,21 @@ def write_reproduction(
     claims = [claim for claim in CLAIMS if claim.question in questions]
     rulings = rule(claims, material.summary, paper(), material.data_sets, comparisons, labels, missing)
     sections = [_section(material, name, questions, rulings) for name in QUESTIONS if name in questions]
-    verdicts = verdict_table(rulings, material.data_sets)
-    appendix = _appendix(material, sections, trials)
+    report = Report(
+        title=TITLES[any(section.name != "beyond" for section in sections)],
+        lead=_lead(rulings, material.data_sets),
+        facts=facts,
+        verdicts=verdict_table(rulings, material.data_sets),
+        sections=sections,
+        appendix=_appendix(material, sections, trials),
+    )
     written = []
-    for table in [verdicts, *(table for section in sections for table in section.tables), *appendix]:
+    for table in [report.verdicts, *(table for section in sections for table in section.tables), *report.appendix]:
         written.append(folder / "tables" / f"{table.name}.tex")
         write_text(written[-1], as_latex(table))
     for picture in (picture for section in sections for picture in section.pictures):
         written += save_figure(picture.figure, folder / "figures", picture.name)
-    lead = _lead(rulings, material.data_sets)
-    pages = {
-        "report.md": _markdown(lead, facts, verdicts, sections, appendix),
-        "report.html": _html(material, lead, facts, verdicts, sections, appendix),
-    }
-    for name, text in pages.items():
+    for name, text in {"report.md": _markdown(report), "report.html": _html(report, material.data_sets)}.items():
         written.append(folder / name)
         write_text(written[-1], text)
     return written
@@ -194,60 +206,31 @@ def _lead(rulings: Sequence[Ruling], data_sets: Sequence[str]) -> str:
     return " ".join(sentences)
 
 
-def _html(
-    material: Material,
-    lead: str,
-    facts: Mapping[str, str],
-    verdicts: ReportTable,
-    sections: Sequence[Section],
-    appendix: Sequence[ReportTable],
-) -> str:
-    page = Environment(loader=PackageLoader("resus.paper", "report"), autoescape=True, undefined=StrictUndefined)
+def _html(report: Report, data_sets: Sequence[str]) -> str:
+    templates = ChoiceLoader([PackageLoader("resus.paper", "report"), PackageLoader("resus.report")])
+    page = Environment(loader=templates, autoescape=True, undefined=StrictUndefined)
     page.filters |= {"svg": svg_element, "data_set_label": data_set_label}
     return page.get_template("reproduction.html.j2").render(
-        title=_title(sections),
-        lead=lead,
-        facts=facts,
-        verdicts=verdicts,
-        verdict_columns=[data_set_label(data_set) for data_set in material.data_sets],
+        report=report,
+        verdict_columns=[data_set_label(data_set) for data_set in data_sets],
         verdict_note=VERDICT_NOTE,
-        sections=sections,
-        appendix=appendix,
         method=METHOD,
     )
 
 
-def _markdown(
-    lead: str,
-    facts: Mapping[str, str],
-    verdicts: ReportTable,
-    sections: Sequence[Section],
-    appendix: Sequence[ReportTable],
-) -> str:
-    parts = [
-        f"# {_title(sections)}",
-        lead,
-        "\n".join(f"- {markdown_text(f'{name}: {fact}')}" for name, fact in facts.items()),
-    ]
-    parts += ["## Verdicts", _bare(verdicts), VERDICT_NOTE]
-    for section in sections:
+def _markdown(report: Report) -> str:
+    facts = "\n".join(f"- {markdown_text(f'{name}: {fact}')}" for name, fact in report.facts.items())
+    verdicts = as_markdown(report.verdicts).partition("\n\n")[2]  # without the caption, which the heading says
+    parts = [f"# {report.title}", report.lead, facts, "## Verdicts", verdicts, VERDICT_NOTE]
+    for section in report.sections:
         parts += [f"## {section.title}", f"*{section.asks}*", *section.remarks]
         parts += [as_markdown(table) for table in section.tables]
         for picture in section.pictures:
             parts.append(f"![{picture.caption}](figures/{picture.name}.png)\n\n*{picture.caption}*")
         parts += ["### Claims", "\n".join(line for ruling in section.rulings for line in _ruling(ruling))]
-    parts += ["## Details", *(as_markdown(table) for table in appendix)]
+    parts += ["## Details", *(as_markdown(table) for table in report.appendix)]
     parts += ["## How it is measured", "\n".join(f"- {line}" for line in METHOD)]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
-
-
-def _title(sections: Sequence[Section]) -> str:
-    return TITLES[any(section.name != "beyond" for section in sections)]
-
-
-def _bare(table: ReportTable) -> str:
-    """Without the caption, since a heading already says it."""
-    return as_markdown(table).partition("\n\n")[2]
 
 
 def _ruling(ruling: Ruling) -> list[str]:

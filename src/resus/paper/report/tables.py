@@ -8,7 +8,7 @@ from resus.paper.cells.summary import Population, Spread, Summary
 from resus.paper.claims.judging import Ruling, not_run, p_text
 from resus.paper.comparisons import Comparison, find_comparison
 from resus.paper.published import Times, paper
-from resus.paper.questions import DATA_SETS, QUESTIONS, STAGES
+from resus.paper.questions import DATA_SETS, QUESTIONS, STAGES, data_set_label
 from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, Row, marked
 from resus.report.words import size_range
 
@@ -37,10 +37,6 @@ class Material:
     def stage_title(self, data_set: str, stage: str) -> str:
         sizes = self.summary.stage_sizes(data_set).get(stage)
         return f"Stage {stage} · {size_range(sizes)} events" if sizes else f"Stage {stage}"
-
-
-def data_set_label(data_set: str) -> str:
-    return DATA_SETS.get(data_set, data_set)
 
 
 def verdict_table(rulings: Sequence[Ruling], data_sets: Sequence[str]) -> ReportTable:

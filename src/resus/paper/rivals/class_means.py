@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from resus.episodes.batch import EpisodeBatch, Features
 from resus.episodes.prefixes import Tile
 from resus.paper.rivals.episodic import PrefixNetwork
+from resus.paper.rivals.fast_weights import take
 
 
 def class_means(support: Tensor, labels: Tensor, masks: Tensor) -> Tensor:
@@ -42,10 +43,7 @@ class ClassMeansNetwork(PrefixNetwork):
     def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
         """Each row is encoded once."""
         encoded = self.encoder(features)
-        users, slots = batch.support.shape
-        places = batch.support.flatten()
-        support = encoded.index_select(0, places).view(users, slots, encoded.shape[1])
-        means = class_means(support, labels.index_select(0, places).view(users, slots), batch.mask.unsqueeze(1))
+        means = class_means(take(encoded, batch.support), labels[batch.support], batch.mask.unsqueeze(1))
         own = self.classifier.of_user(means).index_select(0, batch.query_user)
         logits: Tensor = self.classifier(encoded.index_select(0, batch.query).unsqueeze(1), own)
         return logits.flatten()

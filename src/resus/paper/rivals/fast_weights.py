@@ -101,7 +101,7 @@ def shares(batch: EpisodeBatch, dtype: torch.dtype) -> Tensor:
 
 def take(values: Tensor, places: Tensor) -> Tensor:
     """Rows `[N, D]` at places `[U, P]` → `[U, P, D]`."""
-    return values.index_select(0, places.flatten()).view(*places.shape, -1)
+    return values.index_select(0, places.flatten()).view(*places.shape, values.shape[1])
 
 
 def _join(before: Change, step: Change) -> Change:

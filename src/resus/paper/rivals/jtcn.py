@@ -5,6 +5,7 @@ field vector of a DeepFM. JTCN's loss for users without any history, which mimic
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from resus.episodes.prefixes import Tile
 from resus.model.encoders import DeepFMSettings
 from resus.model.encoders.base import FieldEmbedding, pairwise_interactions, perceptron
 from resus.paper.rivals.episodic import PrefixMethod, PrefixNetwork, field_embedding
+from resus.paper.rivals.fast_weights import take
 
 SCORING_ROWS = 2048
 
@@ -82,12 +84,8 @@ class CapsuleDeepFM(PrefixNetwork):
 
     def forward(self, batch: EpisodeBatch, features: Features, labels: Tensor) -> Tensor:
         vectors = self.embedding(features)
-        users, slots = batch.support.shape
-        places = batch.support.flatten()
-        events = vectors.flatten(1).index_select(0, places).view(users, slots, self.capsules.maps.in_features)
-        preferences = self.preferences(
-            events, labels.index_select(0, places).view(users, slots), batch.mask.unsqueeze(1)
-        )
+        events = take(vectors.flatten(1), batch.support)
+        preferences = self.preferences(events, labels[batch.support], batch.mask.unsqueeze(1))
         queries = vectors.index_select(0, batch.query)
         return self.logits(queries, preferences.index_select(0, batch.query_user)).squeeze(1)
 
@@ -119,12 +117,12 @@ class CapsuleDeepFM(PrefixNetwork):
         return self.output(torch.cat([pairs, self.rest(first.relu())], dim=2)).squeeze(2)  # type: ignore[no-any-return]
 
 
+@dataclass(eq=False, kw_only=True)
 class JTCN(PrefixMethod):
     """Three capsules and three iterations, as in the code of JTCN's authors."""
 
-    def __init__(self, *, capsules: int = 3, iterations: int = 3) -> None:
-        self.capsules = capsules
-        self.iterations = iterations
+    capsules: int = 3
+    iterations: int = 3
 
     def build(self, task: Task) -> CapsuleDeepFM:
         shape = DeepFMSettings.sharing(task.config.predictor)
@@ -132,6 +130,5 @@ class JTCN(PrefixMethod):
             field_embedding(shape, task.log.features),
             user_fields(task.log, task.split.train),
             hidden_units=shape.hidden_units,
-            capsules=self.capsules,
-            iterations=self.iterations,
+            **asdict(self),
         )

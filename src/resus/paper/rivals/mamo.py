@@ -7,6 +7,7 @@ read.
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
@@ -140,6 +141,7 @@ class MAMONetwork(nn.Module):
         )
 
 
+@dataclass(eq=False, kw_only=True)
 class MAMO(EpisodicMethod):
     """MAMO on DeepFM. `slots` is K, `inner_rate` ρ, `bias_rate` τ, `write_rate` the β of all three memories.
 
@@ -153,28 +155,15 @@ class MAMO(EpisodicMethod):
     A user without support has the profile of the row itself. Without user fields all users share one profile.
     """
 
-    def __init__(
-        self,
-        *,
-        slots: int = 4,
-        inner_rate: float = 0.3,
-        inner_steps: int = 1,
-        bias_rate: float = 0.1,
-        write_rate: float = 0.1,
-    ) -> None:
-        self.slots = slots
-        self.inner_rate = inner_rate
-        self.inner_steps = inner_steps
-        self.bias_rate = bias_rate
-        self.write_rate = write_rate
+    slots: int = 4
+    inner_rate: float = 0.3
+    inner_steps: int = 1
+    bias_rate: float = 0.1
+    write_rate: float = 0.1
 
     def build(self, task: Task) -> MAMONetwork:
         return MAMONetwork(
             deepfm(task.config.predictor, task.log.features),
             user_fields(task.log, task.split.train),
-            slots=self.slots,
-            inner_rate=self.inner_rate,
-            inner_steps=self.inner_steps,
-            bias_rate=self.bias_rate,
-            write_rate=self.write_rate,
+            **asdict(self),
         )

@@ -4,6 +4,8 @@
 the loss of the queries under θ_u, through the adaptation (algorithm 1 of MeLU). The decision layers are DeepFM's here.
 """
 
+from dataclasses import asdict, dataclass
+
 import torch
 from torch import Tensor, nn
 
@@ -43,13 +45,13 @@ class MeLUNetwork(nn.Module):
         return answer(decide, batch, changes)
 
 
+@dataclass(eq=False, kw_only=True)
 class MeLU(EpisodicMethod):
     """MeLU on DeepFM. `inner_rate` is α, `inner_steps` the number of gradient steps on a support."""
 
-    def __init__(self, *, inner_rate: float = 0.3, inner_steps: int = 1) -> None:
-        self.inner_rate = inner_rate
-        self.inner_steps = inner_steps
+    inner_rate: float = 0.3
+    inner_steps: int = 1
 
     def build(self, task: Task) -> MeLUNetwork:
         encoder = deepfm(task.config.predictor, task.log.features)
-        return MeLUNetwork(encoder, inner_rate=self.inner_rate, inner_steps=self.inner_steps)
+        return MeLUNetwork(encoder, **asdict(self))

@@ -1,6 +1,7 @@
 """Meta-Embedding (Pan et al., SIGIR 2019: "Warm Up Cold-start Advertisements"), for users instead of advertisements."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -62,6 +63,7 @@ class Generator(nn.Module):
         return self.mean + self.scale * functional.linear(described, self.weight, self.bias).tanh()
 
 
+@dataclass(eq=False, kw_only=True)
 class MetaEmbedding(EpisodicMethod):
     """A new user's vector is generated from its user fields, then moved by gradient steps on the support.
 
@@ -72,16 +74,12 @@ class MetaEmbedding(EpisodicMethod):
     User fields may change within a user, so a row's vector is φ_init of the row plus the step of its user.
     """
 
-    base: UserDeepFM
-    network: Generator
-
-    def __init__(
-        self, *, inner_rate: float = 0.05, inner_steps: int = 1, cold_weight: float = 0.1, scale: float = 0.2
-    ) -> None:
-        self.inner_rate = inner_rate
-        self.inner_steps = inner_steps
-        self.cold_weight = cold_weight
-        self.scale = scale
+    inner_rate: float = 0.05
+    inner_steps: int = 1
+    cold_weight: float = 0.1
+    scale: float = 0.2
+    base: UserDeepFM = field(init=False)
+    network: Generator = field(init=False)
 
     def build(self, task: Task) -> Generator:
         """The generator; the base model is built along with it."""

@@ -1,5 +1,7 @@
 """NLBA (Vartak et al. 2017, "A Meta-Learning Perspective on Cold-Start Recommendations for Items"), here for users."""
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from resus.baselines.base import Task
@@ -25,11 +27,11 @@ class AdaptedBiases(UserClassifier):
         return self.output(hidden).squeeze(-1) + own[:, None, :, -1]  # type: ignore[no-any-return]
 
 
+@dataclass(eq=False, kw_only=True)
 class NLBA(PrefixMethod):
     """Non-linear bias adaptation, with DeepFM as Φ and one hidden layer."""
 
-    def __init__(self, *, hidden: int = 100) -> None:
-        self.hidden = hidden
+    hidden: int = 100
 
     def build(self, task: Task) -> ClassMeansNetwork:
         encoder = deepfm(task.config.encoder, task.log.features)
