@@ -34,7 +34,6 @@ from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import features_of, labels_of
 from resus.files import append_line
-from resus.model.build import build_predictor
 from resus.model.predictors.neural import NeuralPredictor
 from resus.serving.store import Event
 from resus.serving.store.sqlite import SqliteStore
@@ -118,7 +117,7 @@ def features(log: InteractionLog, steps: int = 300, repeats: int = 3) -> dict[st
 
 
 def _rows_per_second(log: InteractionLog, steps: int) -> float:
-    predictor = build_predictor(resolve(), log.features)
+    predictor = resolve().predictor.build_predictor(log.features)
     assert isinstance(predictor, NeuralPredictor)
     optimizer = adam_of(predictor, [{"params": list(predictor.parameters()), "lr": 1e-3}], table_rate=1e-3)
     batches = np.random.default_rng(2).permutation(log.n_rows).reshape(steps, -1)

@@ -38,7 +38,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
 from resus.files import write_text
-from resus.model.build import build_personalizer, build_predictor
+from resus.model.build import build_personalizer
 from resus.model.encoders.architectures import DeepFM
 from resus.model.personalizer import Personalizer
 from resus.model.predictors import GradientSettings
@@ -119,7 +119,7 @@ class Bench:
     def parts(self, name: str) -> tuple[NeuralPredictor, Personalizer]:
         """Untrained weights: the speed hardly depends on them (only the number of steps of RESUS+ does)."""
         torch.manual_seed(1)
-        predictor = build_predictor(self.configs[name], self.log.features)
+        predictor = self.configs[name].predictor.build_predictor(self.log.features)
         assert isinstance(predictor, NeuralPredictor)
         return predictor, build_personalizer(self.configs[name], self.log.features, predictor)
 
@@ -143,8 +143,7 @@ class Bench:
             self.log,
             self.log.rows_of(users),
             ONE_EPOCH,
-            learning_rate=config.learning_rate,
-            batch_size=config.batch_size,
+            config,
             seed=1,
         )
 
@@ -162,8 +161,7 @@ class Bench:
             self.log,
             self.sampler(name, users),
             ONE_EPOCH,
-            learning_rate=config.learning_rate,
-            scalar_learning_rate=config.scalar_learning_rate,
+            config,
         )
 
     def all_sizes(self, name: str, users: Users) -> Callable[[], list[float]]:

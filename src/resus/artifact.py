@@ -12,9 +12,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from resus.checking import sentence_of
+from resus.checking import Settings, sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.manifest import ScoreFacts
+from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.files import read_json, sha256_of, write_json
 from resus.history import EpochRecord, History
@@ -28,6 +30,16 @@ FACTS = "artifact.json"
 WEIGHTS = "model.safetensors"
 
 
+class LogFacts(Settings):
+    """The log that a model was trained on: its hash, its folder if it has one, and what its tables hold."""
+
+    name: str
+    hash: str
+    path: str | None
+    table: TableSchema | None
+    score: ScoreFacts | None
+
+
 @dataclass(frozen=True, eq=False)
 class Artifact:
     """Everything needed to score again: settings, feature map and weights; and where they came from."""
@@ -35,7 +47,7 @@ class Artifact:
     config: Config
     features: FeatureMap
     tensors: dict[str, Tensor]
-    log: dict[str, Any]
+    log: LogFacts
     history: History
 
     def save(self, folder: Path) -> None:
@@ -49,7 +61,7 @@ class Artifact:
             "model": self.config.model_name,
             "config": self.config.model_dump(mode="json"),
             "features": self.features.to_json(),
-            "log": self.log,
+            "log": self.log.model_dump(mode="json"),
             "history": [record.to_json() for record in self.history],
             "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
             "weights_sha256": sha256_of(folder / WEIGHTS),
@@ -79,13 +91,13 @@ class Artifact:
         if sha256_of(folder / WEIGHTS) != facts["weights_sha256"]:
             raise ArtifactError(f"{folder / WEIGHTS} is not the file that {FACTS} describes: train again")
         try:
-            config = Config.model_validate(facts["config"])
+            config, log = Config.model_validate(facts["config"]), LogFacts.model_validate(facts["log"])
         except ValidationError as error:
             raise ArtifactError(
                 f"{folder / FACTS} is of another version of resus ({sentence_of(error, Config)}): train again"
             ) from None
         history = [EpochRecord(**record) for record in facts["history"]]
-        return cls(config, FeatureMap.from_json(facts["features"]), tensors, facts["log"], history)
+        return cls(config, FeatureMap.from_json(facts["features"]), tensors, log, history)
 
 
 def rebuild(artifact: Artifact) -> Personalizer:

@@ -2,7 +2,7 @@
 
 import difflib
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -131,6 +131,11 @@ def nearest_key(wrong: str, known: Iterable[str]) -> str | None:
     return by_last[close[0]] if close else None
 
 
+def unknown_key(key: str, known: Sequence[str]) -> str:
+    nearest = nearest_key(key, known)
+    return f"unknown key {key!r}" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")
+
+
 def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     """Settings of the given model, or one sentence about everything that is wrong with them."""
     try:
@@ -146,9 +151,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
     for finding in error.errors():
         key = ".".join(str(part) for part in finding["loc"])
         if finding["type"] == "extra_forbidden":
-            nearest = nearest_key(key, known)
-            hint = f"did you mean '{nearest}'?" if nearest else f"known keys: {', '.join(known)}"
-            findings.append(f"unknown key '{key}', {hint}")
+            findings.append(unknown_key(key, known))
         elif finding["type"] == "missing":
             findings.append(f"key '{key}' is missing")
         elif finding["type"] == "value_error":

@@ -1,21 +1,21 @@
 """`Resus`: the whole method behind fit, evaluate, predict, save and load."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
 import torch
 
-from resus.artifact import FACTS, Artifact, rebuild
+from resus.artifact import FACTS, Artifact, LogFacts, rebuild
 from resus.checking import checked
 from resus.config.resolve import resolve
 from resus.config.settings import Config, flatten
 from resus.data.build import build_log
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
-from resus.data.log.manifest import ScoreFacts
+from resus.data.log.manifest import Manifest
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
@@ -27,13 +27,14 @@ from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.history import History
 from resus.model.encoders import OwnEncoderSettings
+from resus.model.personalizer import Personalizer
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.scorer import Scorer
 from resus.training.run import Run, TrainedPredictor, delete_checkpoints
-from resus.training.train import Trained, train
-from resus.training.workers import OneWorker, Workers
+from resus.training.train import train
+from resus.training.workers import Workers
 
 
 class Resus:
@@ -87,9 +88,7 @@ class Resus:
             **chosen,
         }
         self.config: Config = resolve(self._overrides)
-        self._trained: Trained | None = None
-        self._features: FeatureMap | None = None
-        self._log_facts: dict[str, Any] = {}
+        self._result: _Fitted | None = None
         self._score: ScoreColumn | None = None
 
     @classmethod
@@ -100,7 +99,7 @@ class Resus:
         return model
 
     def __repr__(self) -> str:
-        state = "fitted" if self._trained else "not fitted"
+        state = "fitted" if self._result else "not fitted"
         return f"<Resus {self.name} on {self.config.predictor_name}, {state}>"
 
     @property
@@ -129,7 +128,7 @@ class Resus:
         With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a model that lends
         its predictor and the settings of it, except for those given here. Several `workers` train it together.
         """
-        workers = workers or OneWorker()
+        workers = workers or Workers()
         path = Path(log) if isinstance(log, str | Path) else None
         opened = _as_log(log, schema, self._own_model)
         if self._overrides is not None:
@@ -141,7 +140,7 @@ class Resus:
             self._score = self._own_model or self._score
             return self
         given = self._take_predictor(predictor_from, opened) if predictor_from else None
-        self._trained = train(
+        trained = train(
             self.config,
             opened,
             folder=kept,
@@ -150,16 +149,16 @@ class Resus:
             progress=progress,
             workers=workers,
         )
-        self._features = opened.features
         manifest = opened.manifest
-        self._log_facts = {
-            "name": opened.name,
-            "hash": opened.content_hash,
-            "path": str(path.resolve()) if path else None,
-            "schema": manifest.table and manifest.table.model_dump(),
-            "score": manifest.score and manifest.score.model_dump(),
-        }
-        self._score = self._own_model or _remembered(self._log_facts)
+        facts = LogFacts(
+            name=opened.name,
+            hash=opened.content_hash,
+            path=str(path.resolve()) if path else None,
+            table=manifest.table,
+            score=manifest.score,
+        )
+        self._result = _Fitted(trained.model, trained.history, opened.features, facts)
+        self._score = self._own_model or _remembered(facts)
         if kept is not None and workers.rank == 0:
             self.save(kept)
             delete_checkpoints(kept, on_a_cluster=workers.size > 1)
@@ -256,23 +255,19 @@ class Resus:
     @property
     def scorer(self) -> Scorer:
         """Scores tables for `predict` and for the command of this name."""
-        trained = self._fitted()
-        assert self._features is not None
-        return Scorer(trained.model, self._features, self.schema, self._score)
+        fitted = self._fitted()
+        return Scorer(fitted.model, fitted.features, self.schema, self._score)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """For each field, the number of rows whose value training never saw, or which have none."""
-        self._fitted()
-        assert self._features is not None
-        return self._features.unknown(as_frame(self._with_score(table)))
+        return self._fitted().features.unknown(as_frame(self._with_score(table)))
 
     def save(self, folder: Path | str) -> None:
         """Write the model as a folder that `resus.load`, the command line and the service read."""
-        trained = self._fitted()
-        assert self._features is not None
-        tensors = {f"predictor.{name}": tensor for name, tensor in trained.model.predictor.state_dict().items()}
-        tensors |= {f"model.{name}": tensor for name, tensor in trained.model.state_dict().items()}
-        Artifact(self.config, self._features, tensors, self._log_facts, trained.history).save(Path(folder))
+        fitted = self._fitted()
+        tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
+        tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
+        Artifact(self.config, fitted.features, tensors, fitted.log, fitted.history).save(Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str, *, predictor: Any = None, encoder: Callable[..., Any] | None = None) -> Self:
@@ -292,16 +287,16 @@ class Resus:
     @property
     def schema(self) -> TableSchema:
         """The roles of the columns in the tables that this model was trained on and that `predict` expects."""
-        roles = self._log_facts.get("schema")
-        if not roles:
+        roles = self._fitted().log.table
+        if roles is None:
             raise DataError("this model was fitted on a log without column names: build the log from a table")
-        return TableSchema.model_validate(roles)
+        return roles
 
     @property
     def log_path(self) -> Path:
         """The folder of the log that this model was trained on."""
-        path = self._log_facts.get("path")
-        if not path:
+        path = self._fitted().log.path
+        if path is None:
             raise ArtifactError("the model was trained on a log that is not on disk: say which log with --data")
         return Path(path)
 
@@ -311,15 +306,13 @@ class Resus:
         alone = not (self.config.predictor.absent or self.config.predictor.joint)
         return self._fitted().model.predictor if alone else None
 
-    def _fitted(self) -> Trained:
-        if self._trained is None:
+    def _fitted(self) -> "_Fitted":
+        if self._result is None:
             raise ArtifactError("the model is not fitted yet: call fit(log), or resus.load(folder)")
-        return self._trained
+        return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        self._trained = Trained(rebuild(artifact), artifact.history)
-        self._features = artifact.features
-        self._log_facts = artifact.log
+        self._result = _Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log)
         self._score = _remembered(artifact.log)
         return self
 
@@ -345,7 +338,7 @@ class Resus:
         if not resume:
             raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
         artifact = Artifact.load(folder)
-        if artifact.config != self.config or artifact.log["hash"] != log.content_hash:
+        if artifact.config != self.config or artifact.log.hash != log.content_hash:
             raise ArtifactError(
                 f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
             )
@@ -377,18 +370,28 @@ class Resus:
                     f"{other_name} has {section} {theirs}, {own_name} has {mine}: compare models of one split"
                 )
         for name, model in ((own_name, self), (other_name, other)):
-            if model._log_facts and model._log_facts["hash"] != log.content_hash:
-                path = model._log_facts.get("path")
+            if model._result and model._result.log.hash != log.content_hash:
+                path = model._result.log.path
                 raise ConfigError(
                     f"{name} was trained on another log than '{log.name}' (the hashes differ), so its test users are "
                     f"not the same: use the log that it was trained on{f', as {path} held it then' if path else ''}"
                 )
 
 
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """What `fit` or `load` leaves behind."""
+
+    model: Personalizer
+    history: History
+    features: FeatureMap
+    log: LogFacts
+
+
 def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, InteractionLog, dict[str, ComparedModel]]:
     """The first model, the log and what `evaluate` takes, after checking that all models share their test users."""
     first_name, first = next(iter(models.items()))
-    opened = _as_log(first._with_score(log), first._log_facts.get("schema"))
+    opened = _as_log(first._with_score(log), first._fitted().log.table)
     rows: dict[str, ComparedModel] = {}
     predictors: dict[str, Predictor] = {}
     for name, model in models.items():
@@ -426,7 +429,7 @@ def _as_log(
 
 def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
     """A log holds ids instead of raw values, so its scores were written when it was prepared."""
-    before = ScoreColumn.remembered(log.manifest.score) if log.manifest.score else None
+    before = _remembered(log.manifest)
     if before is None:
         raise ConfigError(
             f"the log '{log.name}' holds no raw columns for {own_model.written_by} to read: prepare the table with "
@@ -435,8 +438,8 @@ def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
     before.refuse_another(own_model)
 
 
-def _remembered(facts: Mapping[str, Any]) -> ScoreColumn | None:
-    return ScoreColumn.remembered(ScoreFacts.model_validate(facts["score"])) if facts.get("score") else None
+def _remembered(facts: LogFacts | Manifest) -> ScoreColumn | None:
+    return ScoreColumn.remembered(facts.score) if facts.score else None
 
 
 def _same_weights(one: Predictor, other: Predictor) -> bool:

@@ -16,7 +16,7 @@ from resus.config.resolve import resolve
 from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
-from resus.model.build import build_personalizer, build_predictor
+from resus.model.build import build_personalizer
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.neural import NeuralPredictor
 
@@ -32,7 +32,7 @@ def _models(log: InteractionLog, learner: str) -> tuple[NeuralPredictor, Persona
     """Embeddings large enough that Ψ and the residuals both matter, small enough that float32 keeps five digits."""
     config = resolve({"learner.kind": learner, "fusion.scale": 2.0}, data_set="planted")
     torch.manual_seed(5)
-    predictor = build_predictor(config, log.features)
+    predictor = config.predictor.build_predictor(log.features)
     model = build_personalizer(config, log.features, predictor)
     assert isinstance(predictor, NeuralPredictor)
     for embedding in (predictor.encoder.embedding, model.encoder.embedding):

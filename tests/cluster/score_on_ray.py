@@ -5,8 +5,8 @@ from pathlib import Path
 
 import polars as pl
 
+from resus.cluster import cluster
 from resus.cluster.prediction import predict_on_ray
-from resus.cluster.ray_cluster import cluster
 from resus.errors import DataError
 
 

@@ -14,7 +14,7 @@ import pytest
 from resus_process import SMALL, resus_here, start
 
 import resus
-from resus.cluster import ray_cluster
+from resus.cluster import cluster
 from resus.errors import ConfigError
 
 SETTINGS = [*SMALL, "--set", "predictor.epochs=8", "--set", "predictor.patience=8"]
@@ -96,7 +96,7 @@ def test_an_engine_that_is_not_there(words: list[str], named: list[str], tmp_pat
 
 
 def test_at_least_one_worker() -> None:
-    with pytest.raises(ConfigError, match="--workers is 0"), ray_cluster.cluster(0):
+    with pytest.raises(ConfigError, match="--workers is 0"), cluster(0):
         pass
 
 

@@ -16,7 +16,7 @@ from resus.evaluation.evaluate import ComparedModel, evaluate
 from resus.evaluation.intervals import FEWEST_DRAWS
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
-from resus.model.build import build_personalizer, build_predictor
+from resus.model.build import build_personalizer
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import NoPredictor
@@ -43,7 +43,7 @@ def split(log: InteractionLog) -> UserSplit:
 def untrained(config: Config, log: InteractionLog) -> Personalizer:
     """Vectors and variances large enough that every part of the posterior matters."""
     torch.manual_seed(1)
-    predictor = build_predictor(config, log.features)
+    predictor = config.predictor.build_predictor(log.features)
     model = build_personalizer(config, log.features, predictor)
     assert isinstance(predictor, NeuralPredictor)
     assert isinstance(model.learner, PlusLearner)

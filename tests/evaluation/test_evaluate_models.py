@@ -10,7 +10,7 @@ from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.split import split_users
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.evaluate import ComparedModel, evaluate
-from resus.model.build import build_personalizer, build_predictor
+from resus.model.build import build_personalizer
 from resus.model.predictors.base import NoPredictor
 
 
@@ -19,7 +19,7 @@ def test_models_predictors_and_truths_are_measured_side_by_side() -> None:
     config = resolve({"evaluation.max_size": 6, "encoder.hidden_units": (8,), "predictor.hidden_units": (8,)})
     split = split_users(log.n_users, ratios=(5, 2, 3), order="random", seed=1)
     torch.manual_seed(1)
-    predictor = build_predictor(config, log.features)
+    predictor = config.predictor.build_predictor(log.features)
     model, alone = (build_personalizer(config, log.features, psi) for psi in (predictor, NoPredictor()))
     models = {"RESUS-RR": ComparedModel(model, "DeepFM"), "MUS-RR": ComparedModel(alone, None)}
     results = evaluate(models, config, log, split)

@@ -23,7 +23,7 @@ from resus.errors import ArtifactError, DataError
 from resus.evaluation.evaluate import ComparedModel
 from resus.evaluation.results import WarmUp
 from resus.evaluation.warm_up import FEWEST_USERS, ROUND_SIZES, largest_size, sizes_up_to, warm_up
-from resus.model.build import build_personalizer, build_predictor
+from resus.model.build import build_personalizer
 from resus.model.learners import LEARNERS
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import NoPredictor, Predictor
@@ -50,7 +50,7 @@ def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Persona
     spread = {"predictor.embedding_std": 1.0, "encoder.embedding_std": 1.0}
     config = resolve({"evaluation.max_size": TRAINED, **small, **spread})
     torch.manual_seed(1)
-    predictor = build_predictor(config, log.features)
+    predictor = config.predictor.build_predictor(log.features)
     models = {
         kind: build_personalizer(config.changed({"learner.kind": kind}), log.features, predictor) for kind in PAPERS
     }

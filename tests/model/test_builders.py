@@ -11,7 +11,8 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import features_of
 from resus.errors import ConfigError
 from resus.model import learners
-from resus.model.build import build_network, build_personalizer, build_predictor
+from resus.model.build import build_personalizer
+from resus.model.encoders import ENCODERS
 from resus.model.encoders.architectures import FM, LR, DeepFM, WideDeep, XDeepFM
 from resus.model.encoders.base import FieldEmbedding
 from resus.model.learners import LARGEST_ID
@@ -19,6 +20,7 @@ from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, Ne
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge import RidgeLearner
+from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import NoPredictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.model.predictors.neural import NeuralPredictor
@@ -43,7 +45,8 @@ def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: I
             "encoder.embedding_std": 2.0,
         }
     )
-    predictor, encoder = build_predictor(config, log.features), build_personalizer(config, log.features).encoder
+    model = build_personalizer(config, log.features)
+    predictor, encoder = model.predictor, model.encoder
     assert isinstance(predictor, NeuralPredictor)
     assert type(predictor.encoder) is type(encoder) is NETWORKS[kind]
     assert predictor.encoder.embedding.table.shape == (log.features.n_ids, 4)  # type: ignore[union-attr]
@@ -52,19 +55,19 @@ def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: I
 
 
 def test_the_deep_part_has_the_hidden_units_asked_for(log: InteractionLog) -> None:
-    network = build_network("deepfm", resolve({"encoder.hidden_units": (7, 5)}).encoder, log.features)
+    network = ENCODERS["deepfm"].sharing(resolve({"encoder.hidden_units": (7, 5)}).encoder).build_encoder(log.features)
     assert [layer.out_features for layer in network.deep if isinstance(layer, torch.nn.Linear)] == [7, 5]  # type: ignore[union-attr]
 
 
 def test_boosting_takes_its_settings(log: InteractionLog) -> None:
     chosen = {"kind": "lightgbm", "boosting_rate": 0.3, "rounds": 7, "num_leaves": 5, "boosting_patience": 30}
-    predictor = build_predictor(resolve({f"predictor.{key}": value for key, value in chosen.items()}), log.features)
+    predictor = PREDICTORS.chosen(chosen).build_predictor(log.features)
     assert isinstance(predictor, GradientBoosting)
     assert (predictor.learning_rate, predictor.rounds, predictor.num_leaves, predictor.patience) == (0.3, 7, 5, 30)
 
 
 def test_no_predictor_says_nothing(log: InteractionLog) -> None:
-    predictor = build_predictor(resolve({"predictor.kind": "none"}), log.features)
+    predictor = PREDICTORS.chosen({"kind": "none"}).build_predictor(log.features)
     assert isinstance(predictor, NoPredictor)
     rows = log.rows_of(log.offsets[:1])
     assert torch.equal(predictor.logits(features_of(log, rows)), torch.zeros(len(rows)))
@@ -130,7 +133,7 @@ def test_fusion_takes_its_settings(
 
 @pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "deepfm", "xdeepfm"])
 def test_a_value_never_seen_starts_at_zero(log: InteractionLog, kind: str) -> None:
-    network = build_network(kind, resolve().encoder, log.features)
+    network = ENCODERS[kind].sharing(resolve().encoder).build_encoder(log.features)
     tables = [part.table.detach() for part in network.modules() if isinstance(part, FieldEmbedding)]
     assert tables
     unknown = list(log.features.first_ids)

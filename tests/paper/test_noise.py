@@ -15,7 +15,6 @@ from resus.episodes.batch import EpisodeBatch, features_of
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc, gauc, logloss
 from resus.history import History
-from resus.model.build import build_predictor
 from resus.model.predictors.neural import NeuralPredictor
 from resus.paper.cells.noise import LEVELS, noise_levels
 
@@ -41,7 +40,7 @@ class MeanLabel:
 
 def predictor_of(log: InteractionLog) -> NeuralPredictor:
     torch.manual_seed(1)
-    predictor = build_predictor(resolve(TINY | {"predictor.embedding_std": 1.0}), log.features)
+    predictor = resolve(TINY | {"predictor.embedding_std": 1.0}).predictor.build_predictor(log.features)
     assert isinstance(predictor, NeuralPredictor)
     return predictor
 

@@ -18,7 +18,6 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import features_of
 from resus.evaluation.metrics import auc
 from resus.history import EpochRecord, History
-from resus.model.build import build_predictor
 from resus.model.predictors import GradientSettings
 from resus.model.predictors.base import Predictor
 from resus.training.loop import Schedule
@@ -63,7 +62,7 @@ def by_hand(config: Config, users: Integers) -> Predictor:
     """A predictor that learns from the rows of these users only."""
     held_out, rows = log().rows_of(config.user_split(log().n_users).validation), log().rows_of(users)
     torch.manual_seed(config.seed)
-    predictor = build_predictor(config, log().features)
+    predictor = config.predictor.build_predictor(log().features)
     if predictor.network is None:
         predictor.fit(log(), rows, held_out, seed=config.seed, threads=1)
         return predictor
@@ -74,8 +73,7 @@ def by_hand(config: Config, users: Integers) -> Predictor:
         epochs=chosen.epochs,
         patience=chosen.patience,
     )
-    options = {"learning_rate": chosen.learning_rate, "batch_size": chosen.batch_size, "seed": config.seed}
-    fit_network(predictor.network, log(), rows, schedule, **options)  # type: ignore[arg-type]
+    fit_network(predictor.network, log(), rows, schedule, chosen, seed=config.seed)
     return predictor
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.episodes.batch import Features, features_of
-from resus.model.build import build_network
+from resus.model.encoders import ENCODERS
 from resus.model.encoders.base import FieldEmbedding
 from resus.training import rowwise_adam
 from resus.training.rowwise_adam import RowwiseAdam, adam_of
@@ -93,7 +93,7 @@ def test_a_network_learns_the_same(kind: str) -> None:
 
     def learn(optimizer_of: Callable[[nn.Module], torch.optim.Optimizer]) -> nn.Module:
         torch.manual_seed(3)
-        network = build_network(kind, resolve(small).encoder, log.features)
+        network = ENCODERS[kind].sharing(resolve(small).encoder).build_encoder(log.features)
         optimizer = optimizer_of(network)
         random = np.random.default_rng(4)
         for _ in range(60):

@@ -16,12 +16,12 @@ from resus.arrays import Booleans, Floats, Integers
 from resus.episodes.batch import EpisodeBatch
 from resus.tensor_files import load_tensors
 from resus.training import rowwise_adam
-from resus.training.workers import OneWorker, own_episodes, own_rows
+from resus.training.workers import Workers, own_episodes, own_rows
 
 SCRIPT = Path(__file__).with_name("two_workers.py")
 
 
-class Half(OneWorker):
+class Half(Workers):
     """One of two workers, without the other."""
 
     size = 2
@@ -41,7 +41,7 @@ def test_each_user_belongs_to_one_worker_and_no_row_is_lost() -> None:
     assert sorted(np.concatenate(shares)) == sorted(rows)
     owners = [set(log.owners_of(share)) for share in shares]
     assert not owners[0] & owners[1]
-    assert own_rows(OneWorker(), log, rows) is rows
+    assert own_rows(Workers(), log, rows) is rows
     users = np.array([3, 4, 7, 10])
     batch = EpisodeBatch(log.rows_of(users), log.lengths[users], np.array([1, 0, 2, 1]))
     parts = [own_episodes(Half(rank), log, batch) for rank in (0, 1)]

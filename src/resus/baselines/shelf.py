@@ -9,7 +9,6 @@ from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.files import locked, read_json, write_json
 from resus.history import EpochRecord, History
-from resus.model.build import build_predictor
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.tensor_files import load_tensors, save_tensors
@@ -34,7 +33,7 @@ def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, Hi
     path = task.shelf / f"{kind}-{config.seed}-{_mark(config, task.log)}.safetensors"
     with locked(path.with_suffix(".lock")):
         if path.exists():
-            predictor = build_predictor(config, task.log.features)
+            predictor = config.predictor.build_predictor(task.log.features)
             tensors, facts = load_tensors(path)
             predictor.load_state_dict(tensors)
             return predictor, [EpochRecord(**record) for record in facts["history"]]

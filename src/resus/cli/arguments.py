@@ -90,6 +90,6 @@ def check_engine(engine: str, workers: int | None) -> None:
     if engine == "local" and workers is not None:
         raise ConfigError("--workers needs --engine ray: leave it out, or add --engine ray")
     if engine == "ray":
-        from resus.cluster.ray_cluster import need_ray
+        from resus.cluster import need_ray
 
         need_ray()

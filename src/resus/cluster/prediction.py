@@ -20,7 +20,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import torch
 
-from resus.cluster.ray_cluster import cluster
+from resus.cluster import cluster
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import check_out
 from resus.episodes.batch import Features

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from resus.artifact import FACTS
-from resus.cluster.ray_cluster import cluster
+from resus.cluster import cluster
 from resus.config.settings import Config
 from resus.errors import ResusError, TrainingError
 from resus.estimator import Resus

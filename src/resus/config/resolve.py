@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from resus.checking import known_keys, nearest_key, on_one_line
+from resus.checking import known_keys, on_one_line, unknown_key
 from resus.config.settings import REGISTRIES, Config, checked_config, flatten, keys_of_kinds
 from resus.errors import ConfigError
 from resus.model.learners import LEARNERS
@@ -93,7 +93,7 @@ def _folds(predictor: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> None:
     known = known_keys(Config)
-    unknown = [_unknown(key, known) for key in chosen if key not in known]
+    unknown = [unknown_key(key, known) for key in chosen if key not in known]
     if unknown:
         raise ConfigError("; ".join(unknown))
     sections = [key for key in chosen if any(other.startswith(f"{key}.") for other in known)]
@@ -118,11 +118,6 @@ def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any
 def _belongs(key: str) -> str:
     section, _, name = key.partition(".")
     return f"{key} belongs to {section}.kind={', '.join(REGISTRIES[section].owners(name))}: leave it out"
-
-
-def _unknown(key: str, known: list[str]) -> str:
-    nearest = nearest_key(key, known)
-    return f"unknown key {key!r}" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")
 
 
 def _read_file(path: Path) -> dict[str, Any]:

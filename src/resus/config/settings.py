@@ -5,11 +5,10 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, SerializeAsAny, ValidationError, model_validator
+from pydantic import Field, SerializeAsAny, model_validator
 
-from resus.checking import Registry, Settings, registry_of, sentence_of
+from resus.checking import Registry, Settings, checked, registry_of
 from resus.data.split import Protocol, UserSplit, split_users
-from resus.errors import ConfigError
 from resus.model.encoders import ENCODERS, EncoderSettings
 from resus.model.learners import LEARNERS, LearnerSettings
 from resus.model.predictors import PREDICTORS, PredictorSettings
@@ -185,10 +184,7 @@ def keys_of_kinds(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[
 
 def checked_config(values: Mapping[str, Any]) -> Config:
     """The settings of dotted keys, or one sentence about all mistakes."""
-    try:
-        return Config.model_validate(_nest(values))
-    except ValidationError as error:
-        raise ConfigError(sentence_of(error, Config)) from None
+    return checked(Config, _nest(values))
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

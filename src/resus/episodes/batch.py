@@ -44,6 +44,13 @@ def labels_of(log: InteractionLog, rows: Integers) -> Tensor:
     return torch.from_numpy(log.labels[rows])
 
 
+def padded(values: Tensor, filled: Tensor) -> Tensor:
+    """`[n, …]` values of the filled places, user by user → `[U, P, …]`, with zeros in empty places."""
+    places = values.new_zeros(*filled.shape, *values.shape[1:])
+    places[filled] = values
+    return places
+
+
 @dataclass(frozen=True, eq=False)
 class EpisodeBatch:
     """`rows` holds one user after another. The first `support_sizes[u]` rows of user u are the support."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from resus.arrays import Booleans, Integers
 from resus.data.log.log import InteractionLog
+from resus.episodes.batch import padded
 from resus.episodes.sampling import order_rows
 from resus.randomness import Purpose, generator
 
@@ -90,7 +91,4 @@ class Tile:
 
     def pad(self, values: Tensor) -> Tensor:
         """`[n, ...]` → `[U, P, ...]`, with zeros in empty places."""
-        filled = self.filled
-        padded = values.new_zeros(*filled.shape, *values.shape[1:])
-        padded[filled] = values
-        return padded
+        return padded(values, self.filled)

@@ -100,10 +100,10 @@ def _posterior(
     true_logits = np.zeros(len(sizes)) if truth is not None else None
     done = 0
     basis = np.zeros(len(ordered.rows), np.float32) if predictor is None else scored.logits[predictor][:, 0]
-    for part in model.posteriors(log, ordered, sizes, basis=basis):
+    for part, posteriors in model.posteriors(log, ordered, sizes, basis=basis):
         tile, places, encoded = part.tile, part.places, part.encoded
         users = np.searchsorted(starts, tile.starts)
-        for column, (k, posterior) in enumerate(zip(sizes, part.by_size, strict=True)):
+        for column, (k, posterior) in enumerate(zip(sizes, posteriors, strict=True)):
             asked = tile.filled & (torch.arange(encoded.shape[1]) >= k)
             logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double()
             chance = tile.pad(logits).sigmoid()

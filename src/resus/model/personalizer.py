@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from resus.arrays import Floats, Integers
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of
+from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of, padded
 from resus.episodes.prefixes import OrderedUsers, Tile
 from resus.model.encoders.base import Encoder
 from resus.model.fusion import Fusion
@@ -63,9 +63,9 @@ class Personalizer(nn.Module):
             return basis, torch.zeros_like(basis)
         outcomes = self.learner.outcomes(labels, self.predictor.logits(events))
         added = self._added(
-            _spread(self.encoder(events), filled),
+            padded(self.encoder(events), filled),
             filled,
-            _spread(outcomes, filled),
+            padded(outcomes, filled),
             self.encoder(query),
             query_user,
         )
@@ -108,13 +108,11 @@ class Personalizer(nn.Module):
     @torch.no_grad()
     def posteriors(
         self, log: InteractionLog, ordered: OrderedUsers, sizes: Sequence[int], *, basis: Floats
-    ) -> Iterator["TilePosteriors"]:
+    ) -> Iterator[tuple["EncodedTile", Iterator[Posterior]]]:
         """How sure the learner is of each row's residual at every support size; only if it has a posterior."""
         slots = max(sizes)
         for part in self._tiles(log, ordered, basis, slots, whole=True):
-            support = part.encoded[:, :slots], part.tile.filled[:, :slots], part.outcomes[:, :slots]
-            posteriors = self.learner.posteriors(*support, sizes)
-            yield TilePosteriors(part.tile, part.places, part.encoded, posteriors)
+            yield part, self.learner.posteriors(*part.support(slots), sizes)
 
     def live_support(self) -> "LiveSupport":
         """A live user without events."""
@@ -137,13 +135,12 @@ class Personalizer(nn.Module):
             batch.query_user,
         )
 
-    def _added_by_prefixes(self, part: "_EncodedTile", sizes: Sequence[int]) -> Tensor:
+    def _added_by_prefixes(self, part: "EncodedTile", sizes: Sequence[int]) -> Tensor:
         """`[U, P, len(sizes)]`."""
         slots = min(max(sizes), part.encoded.shape[1])
         if slots:
             within = [min(max(size, 1), slots) for size in sizes]
-            support = part.encoded[:, :slots], part.tile.filled[:, :slots], part.outcomes[:, :slots]
-            answers = self.learner.prefixes(*support, part.encoded, within)
+            answers = self.learner.prefixes(*part.support(slots), part.encoded, within)
         else:
             answers = part.encoded.new_zeros(*part.encoded.shape[:2], len(sizes))
         added: Tensor = self.fusion(answers, torch.tensor(list(sizes)))
@@ -151,30 +148,26 @@ class Personalizer(nn.Module):
 
     def _tiles(
         self, log: InteractionLog, ordered: OrderedUsers, basis: Floats, slots: int, *, whole: bool
-    ) -> Iterator["_EncodedTile"]:
+    ) -> Iterator["EncodedTile"]:
         for tile in ordered.tiles(slots=slots, width=self.encoder.width, whole=whole):
             places = tile.places
             rows = ordered.rows[places]
             outcomes = self.learner.outcomes(labels_of(log, rows), torch.from_numpy(basis[places]))
-            yield _EncodedTile(tile, places, tile.pad(self.encoder(features_of(log, rows))), tile.pad(outcomes))
+            yield EncodedTile(tile, places, tile.pad(self.encoder(features_of(log, rows))), tile.pad(outcomes))
 
 
 @dataclass(frozen=True, eq=False)
-class _EncodedTile:
+class EncodedTile:
+    """Some users, encoded and padded; `places` are those of their rows in `ordered.rows`."""
+
     tile: Tile
-    places: Integers  # in `ordered.rows`
+    places: Integers  # [n]
     encoded: Tensor  # [U, P, K]
     outcomes: Tensor  # [U, P, …]
 
-
-@dataclass(frozen=True, eq=False)
-class TilePosteriors:
-    """The posterior of some users' rows after each support size; `places` are those of the rows in `ordered.rows`."""
-
-    tile: Tile
-    places: Integers
-    encoded: Tensor  # [U, P, K]
-    by_size: Iterator[Posterior]
+    def support(self, slots: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The first rows of each user as support, mask and outcomes."""
+        return self.encoded[:, :slots], self.tile.filled[:, :slots], self.outcomes[:, :slots]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,10 +239,3 @@ class LiveSupport:
         if len(self) or model.learner.has_posterior:
             answer = model.fusion.explained(self._state.answer(model.encoder(candidates)))
         return Scores(basis, answer.residual, answer.parts, answer.deviation)
-
-
-def _spread(values: Tensor, filled: Tensor) -> Tensor:
-    """`[n, ...]` values into the filled slots of `[U, S, ...]`, zeros elsewhere."""
-    spread = values.new_zeros(*filled.shape, *values.shape[1:])
-    spread[filled] = values
-    return spread

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from resus.arrays import Floats
+from resus.config.settings import TrainingConfig
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.sampling import EpisodeSampler
@@ -30,8 +31,7 @@ def metatrain(run: Run, model: Personalizer, logits: Floats | None, stage: str) 
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_model(model, logits, sizes),
         ),
-        learning_rate=chosen.learning_rate,
-        scalar_learning_rate=chosen.scalar_learning_rate,
+        chosen,
     )
 
 
@@ -41,9 +41,7 @@ def fit_on_episodes(
     log: InteractionLog,
     episodes: EpisodeSampler,
     schedule: Schedule,
-    *,
-    learning_rate: float,
-    scalar_learning_rate: float,
+    chosen: TrainingConfig,
 ) -> StageState:
     """Minimise the cross-entropy over all queries by the parameters that require gradients.
 
@@ -72,8 +70,8 @@ def fit_on_episodes(
     of_fusion = {id(parameter) for parameter in model.fusion.parameters()}
     scalars = [parameter for parameter in learned if parameter.dim() == 0 or id(parameter) in of_fusion]
     others = [parameter for parameter in learned if not any(parameter is scalar for scalar in scalars)]
-    groups = [{"params": scalars, "lr": scalar_learning_rate}]
+    groups = [{"params": scalars, "lr": chosen.scalar_learning_rate}]
     if others:
-        groups.insert(0, {"params": others, "lr": learning_rate})
-    optimizer = adam_of(trained, groups, table_rate=learning_rate)
+        groups.insert(0, {"params": others, "lr": chosen.learning_rate})
+    optimizer = adam_of(trained, groups, table_rate=chosen.learning_rate)
     return run_stage(trained, optimizer, schedule, batches=episodes.epoch, loss=loss, rows=episodes.n_rows)

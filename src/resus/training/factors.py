@@ -18,7 +18,7 @@ from resus.arrays import Floats, Integers
 from resus.data.log.column_files import row_blocks
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
-from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of
+from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of, padded
 from resus.episodes.sampling import Epoch
 from resus.model.encoders.base import FieldEmbedding
 from resus.model.learners.plus.factors import FactorEncoder
@@ -98,8 +98,8 @@ def refine_factors(
         if not batch.n_users:
             return no_loss()
         rows = batch.rows[batch.support[batch.mask].numpy()]
-        support = _padded(model.encoder(features_of(log, rows)), batch.mask)
-        outcomes = _padded(learner.outcomes(labels_of(log, rows), torch.from_numpy(basis[rows])), batch.mask)
+        support = padded(model.encoder(features_of(log, rows)), batch.mask)
+        outcomes = padded(learner.outcomes(labels_of(log, rows), torch.from_numpy(basis[rows])), batch.mask)
         evidence = learner.evidence(support, batch.mask, outcomes).sum()
         return -evidence.float() / float(whole.support_sizes.sum())  # float32, as the losses of all workers
 
@@ -175,9 +175,3 @@ def _events_of_each(log: InteractionLog, users: Integers, random: np.random.Gene
     batch_of_user = (np.cumsum(kept) - kept) // BATCH_ROWS
     edges = np.append(np.flatnonzero(np.diff(batch_of_user, prepend=-1)), len(users))
     return Epoch(shuffled[places < EVENTS_PER_USER], kept, kept, edges)
-
-
-def _padded(values: Tensor, mask: Tensor) -> Tensor:
-    """`[n, …]` values of the filled slots, user by user → `[U, S, …]`."""
-    padded = values.new_zeros(*mask.shape, *values.shape[1:])
-    return padded.index_put((mask,), values)

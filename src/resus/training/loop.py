@@ -14,7 +14,7 @@ from resus.history import EpochRecord, History
 from resus.progress import Progress, silent
 from resus.training.checkpoint import Checkpoint, StageState
 from resus.training.rowwise_adam import RowwiseAdam
-from resus.training.workers import OneWorker, Workers
+from resus.training.workers import Workers
 
 CHECKPOINT_SECONDS = 120.0  # between two checkpoints within an epoch; the end of an epoch always writes one
 
@@ -46,7 +46,7 @@ class Schedule:
     checkpoint: Checkpoint | None = None
     progress: Progress = silent
     report: Callable[[History], None] = lambda _: None
-    workers: Workers = field(default_factory=OneWorker)
+    workers: Workers = field(default_factory=Workers)
 
 
 def run_stage(

@@ -14,7 +14,6 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import features_of, labels_of
 from resus.files import atomic_path
 from resus.history import EpochRecord, best_epoch
-from resus.model.build import build_predictor
 from resus.model.predictors import GradientSettings
 from resus.model.predictors.base import Predictor
 from resus.randomness import Purpose, generator
@@ -70,7 +69,7 @@ def cross_fit(run: Run, logits: Floats) -> None:
         if not run.workers.combine(missing)[0] and not (checkpoint and checkpoint.exists()):
             continue  # another run has computed these logits, and has their history
         torch.manual_seed(seed)
-        predictor = build_predictor(run.config, run.log.features)
+        predictor = run.config.predictor.build_predictor(run.log.features)
         _fit(run, predictor, users[fold_of != fold], stage, epochs)
         _fill(run, logits, predictor, rows)
 
@@ -100,15 +99,7 @@ def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: in
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_predictor(predictor),
         )
-        fit_network(
-            predictor.network,
-            run.log,
-            rows,
-            schedule,
-            learning_rate=chosen.learning_rate,
-            batch_size=chosen.batch_size,
-            seed=run.config.seed,
-        )
+        fit_network(predictor.network, run.log, rows, schedule, chosen, seed=run.config.seed)
     elif run.config.predictor.trainable:
         if run.workers.rank:
             run.workers.wait()
@@ -122,16 +113,15 @@ def fit_network(
     log: InteractionLog,
     rows: Integers,
     schedule: Schedule,
+    chosen: GradientSettings,
     *,
-    learning_rate: float,
-    batch_size: int,
     seed: int,
 ) -> StageState:
     """Minimise the mean cross-entropy; keep the epoch with the best validation AUC."""
 
     def batches(epoch: int) -> Sequence[Integers]:
         shuffled = generator(Purpose.PREDICTOR_BATCHES, seed, epoch).permutation(rows)
-        return np.split(shuffled, range(batch_size, len(shuffled), batch_size))
+        return np.split(shuffled, range(chosen.batch_size, len(shuffled), chosen.batch_size))
 
     def loss(batch: Integers) -> torch.Tensor:
         own = own_rows(schedule.workers, log, batch)
@@ -141,8 +131,8 @@ def fit_network(
         mean = functional.binary_cross_entropy_with_logits(logits, labels)
         return mean if len(own) == len(batch) else mean * (len(own) / len(batch))
 
-    parameters = [{"params": list(network.parameters()), "lr": learning_rate}]
-    optimizer = adam_of(network, parameters, table_rate=learning_rate)
+    parameters = [{"params": list(network.parameters()), "lr": chosen.learning_rate}]
+    optimizer = adam_of(network, parameters, table_rate=chosen.learning_rate)
     return run_stage(network, optimizer, schedule, batches=batches, loss=loss, rows=len(rows))
 
 

@@ -9,6 +9,7 @@ from resus.model.learners import FactorSettings, PlusSettings
 from resus.model.personalizer import Personalizer
 from resus.training.episodes import metatrain
 from resus.training.factors import learn_factors, refine_factors
+from resus.training.loop import Schedule
 from resus.training.predictor import cross_fit, fill_logits, open_logits, pretrain
 from resus.training.run import Run
 
@@ -39,33 +40,24 @@ def train_plus(run: Run, model: Personalizer) -> None:
     fill_logits(run, logits, model.predictor)
 
     model.fusion.requires_grad_(False)  # a posterior mean needs no weight
-    _learn_factors(run, model, logits)
+    torch.manual_seed(run.config.seed)
+    factors = _schedule(run, "factors", model, logits)
+    learn_factors(model, logits, run.log, run.split.train, factors, seed=run.config.seed)
     _learn_scales(run, model, logits, "scales")
     if FactorSettings.of(run.config.encoder).refine and PlusSettings.of(run.config.learner).taste:
-        _refine_factors(run, model, logits)
+        evidence = _schedule(run, "evidence", model, logits, start=_validation_auc(run, model, logits))
+        refine_factors(model, logits, run.log, run.split.train, evidence, seed=run.config.seed)
         _learn_scales(run, model, logits, "final scales")
 
 
-def _learn_factors(run: Run, model: Personalizer, logits: Floats) -> None:
-    torch.manual_seed(run.config.seed)
-    schedule = run.schedule(
-        "factors",
+def _schedule(run: Run, stage: str, model: Personalizer, logits: Floats, start: float = float("-inf")) -> Schedule:
+    return run.schedule(
+        stage,
         epochs=FactorSettings.of(run.config.encoder).epochs,
         patience=run.config.training.patience,
         validate=lambda: _validation_auc(run, model, logits),
+        start=start,
     )
-    learn_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
-
-
-def _refine_factors(run: Run, model: Personalizer, logits: Floats) -> None:
-    schedule = run.schedule(
-        "evidence",
-        epochs=FactorSettings.of(run.config.encoder).epochs,
-        patience=run.config.training.patience,
-        validate=lambda: _validation_auc(run, model, logits),
-        start=_validation_auc(run, model, logits),
-    )
-    refine_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
 
 
 def _learn_scales(run: Run, model: Personalizer, logits: Floats, stage: str) -> None:

@@ -24,7 +24,7 @@ from resus.training.checkpoint import Checkpoint
 from resus.training.loop import Schedule
 from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.validation import Validation
-from resus.training.workers import OneWorker, Workers
+from resus.training.workers import Workers
 
 METRICS = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -59,7 +59,7 @@ class Run:
     ) -> None:
         check_log(config, log)
         self.config, self.log, self.folder, self.given, self.progress = config, log, folder, given, progress
-        self.workers: Workers = workers or OneWorker()
+        self.workers = workers or Workers()
         self.split = config.user_split(log.n_users)
         self.episodes = EpisodeSampler(
             log,

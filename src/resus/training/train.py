@@ -9,7 +9,7 @@ from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import ConfigError
 from resus.history import History
-from resus.model.build import build_personalizer, build_predictor
+from resus.model.build import build_personalizer
 from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
 from resus.training.predictor import cross_fit, open_logits, pretrain
@@ -49,8 +49,8 @@ def train(
     run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers)
     run.open(resume=resume)
     torch.manual_seed(config.seed)
-    fresh = build_predictor(config, log.features)  # even if one is given, so that the rest starts from the same weights
-    model = build_personalizer(config, log.features, given.predictor if given else fresh)
+    predictor = config.predictor.build_predictor(log.features)  # always drawn: the rest starts from the same weights
+    model = build_personalizer(config, log.features, given.predictor if given else predictor)
     RECIPES[config.learner.recipe](run, model)
     return Trained(model, run.history)
 
@@ -62,7 +62,7 @@ def train_predictor(
     run = Run(config, log, folder=folder, progress=progress)
     run.open(resume=True)
     torch.manual_seed(config.seed)
-    predictor = build_predictor(config, log.features)
+    predictor = config.predictor.build_predictor(log.features)
     pretrain(run, predictor)
     return TrainedPredictor(predictor, run.history)
 

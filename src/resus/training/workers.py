@@ -5,8 +5,6 @@ gradients is the gradient of the batch, and every worker takes the same step. So
 to rounding.
 """
 
-from typing import Protocol
-
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -18,44 +16,28 @@ from resus.episodes.batch import EpisodeBatch
 from resus.training.rowwise_adam import RowwiseAdam
 
 
-class Workers(Protocol):
-    """What training asks of the other workers; `rank` is the number of this one."""
+class Workers:
+    """One process, which owns all users; the contract of several. `rank` is the number of this one."""
 
-    rank: int
-    size: int
+    rank, size = 0, 1
 
     def owns(self, users: Integers) -> Booleans:
         """Which of these users belong to this worker."""
+        return np.ones(len(users), dtype=np.bool_)
 
-    def sum_gradients(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:
+    def sum_gradients(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:  # noqa: ARG002  # only one
         """Replace the gradients by the sum over all workers, and return the sum of the losses."""
+        return loss
 
     def combine(self, values: Floats) -> Floats:
         """Fill an array of which each worker has filled its own rows and left the others 0."""
+        return values
 
     def wait(self) -> None:
         """Wait until all workers are here."""
 
 
-class OneWorker:
-    """A single process, which owns all users."""
-
-    rank, size = 0, 1
-
-    def owns(self, users: Integers) -> Booleans:
-        return np.ones(len(users), dtype=np.bool_)
-
-    def sum_gradients(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:  # noqa: ARG002 - only one
-        return loss
-
-    def combine(self, values: Floats) -> Floats:
-        return values
-
-    def wait(self) -> None:
-        pass
-
-
-class TorchWorkers:
+class TorchWorkers(Workers):
     """The members of torch's process group, which must be set up before."""
 
     def __init__(self) -> None:

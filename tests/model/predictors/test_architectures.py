@@ -14,7 +14,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.multi import MultiField
 from resus.data.fields.numeric import NumericField
 from resus.episodes.batch import Features, features_of
-from resus.model.build import build_network
+from resus.model.encoders import ENCODERS
 from resus.model.encoders.architectures import CompressedInteractions
 from resus.model.encoders.base import Encoder, FieldEmbedding, pairwise_interactions
 from resus.model.predictors import base
@@ -61,7 +61,7 @@ def some(*rows: int) -> Features:
 def network(kind: str) -> Encoder:
     torch.manual_seed(1)
     settings = {"encoder.embedding_dim": 4, "encoder.embedding_std": 0.5, "encoder.hidden_units": (9, 6)}
-    return build_network(kind, resolve(settings | {"encoder.cin_maps": (5, 3)}).encoder, FIELDS)
+    return ENCODERS[kind].sharing(resolve(settings | {"encoder.cin_maps": (5, 3)}).encoder).build_encoder(FIELDS)
 
 
 def predictor(kind: str) -> NeuralPredictor:
@@ -189,7 +189,7 @@ def test_cin_is_the_sum_over_all_products() -> None:
 
 def test_rows_of_a_log_are_scored_in_tiles_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     log = planted_log(PlantedWorld(users=20, items=10, events_per_user=6))
-    psi = NeuralPredictor(build_network("deepfm", resolve({"predictor.hidden_units": (8,)}).predictor, log.features))
+    psi = resolve({"predictor.hidden_units": (8,)}).predictor.build_predictor(log.features)
     expected = psi.logits(features_of(log, np.arange(log.n_rows))).numpy()
     monkeypatch.setattr(base, "SCORING_ROWS", 7)
     assert np.allclose(psi.logits_of_rows(log), expected, rtol=0, atol=1e-6)

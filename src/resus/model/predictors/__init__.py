@@ -6,7 +6,7 @@ Torch is imported only to build one.
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, get_args
 
 from pydantic import Field, create_model
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
     from resus.model.predictors.base import Predictor
 
-SCALES = ("logits", "probabilities")
+Scale = Literal["logits", "probabilities"]
+SCALES = get_args(Scale)
 KIND = "lr, fm, wide-deep, deepfm, xdeepfm, lightgbm, none (MUS), logits:COLUMN or probabilities:COLUMN"
 
 
@@ -132,7 +133,7 @@ class ExternalSettings(PredictorSettings):
 
     kind: Literal["external"] = Field(default="external", description=KIND)
     column: str = Field(min_length=1, description="the numeric field that holds the score of your model")
-    scale: Literal["logits", "probabilities"] = Field(default="logits", description="what the column holds")
+    scale: Scale = Field(default="logits", description="what the column holds")
     title: ClassVar[str] = "a model of your own"
     trainable: ClassVar[bool] = False
 

@@ -1,7 +1,7 @@
 """Someone else's model as Ψ: its score of a row is a numeric field of the row."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +12,8 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
 from resus.errors import ConfigError, RowError
 from resus.external.probabilities import logits_of_column
+from resus.model.predictors import Scale
 from resus.model.predictors.base import Predictor
-
-Scale = Literal["logits", "probabilities"]
 
 
 class ExternalPredictor(Predictor):

@@ -24,7 +24,7 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str])
     check_out_folder(out)
     artifact = Artifact.load(run)
     log = InteractionLog.open(log_folder)
-    if artifact.log["hash"] != log.content_hash:
+    if artifact.log.hash != log.content_hash:
         raise ConfigError(
             f"{run} was trained on another log than {log_folder} (the hashes differ): name the right one with --data"
         )

@@ -1,9 +1,9 @@
-"""The logistic fit of each user: the most likely Δ given the labels, as a series of weighted ridge regressions.
+"""The logistic fit of each user, as a series of weighted ridge regressions, and how well the prior predicts the user.
 
 A parabola bounds the logistic likelihood from below and touches it at the present logit ℓ (Jaakkola and Jordan). Its
 curvature is w = tanh(ℓ/2) / 2ℓ. A step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ and never moves away from the
 mode. After `PARABOLAS` such steps come Newton steps, which are weighted ridges too and fast near the mode. A user for
-whom a Newton step would go down takes the parabola's step instead.
+whom a Newton step would go down takes the parabola's step instead. Parabolas also bound the evidence of the prior.
 """
 
 import torch
@@ -16,6 +16,7 @@ PARABOLAS = 1  # steps that are safe far from the mode
 ARRIVED = 1e-3  # a Newton step that moves no logit by more than this leaves less than its square to go
 ROUNDING = 1e-9  # relative: a smaller loss of likelihood counts as rounding
 FLAT = 1e-6  # the smallest curvature of a Newton step
+TOUCHES = 3  # rounds to find where the parabolas of the evidence touch
 
 
 def fit(prior: Prior, known: Known, *, steps: int, gram: Tensor | None = None, start: Tensor | None = None) -> Tensor:
@@ -40,10 +41,11 @@ def fit(prior: Prior, known: Known, *, steps: int, gram: Tensor | None = None, s
     return dual
 
 
-def curvature(logits: Tensor) -> Tensor:
-    """tanh(ℓ/2) / 2ℓ, which is ¼ at 0 and even."""
+def _parabolas(known: Known, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """The curvatures w = tanh(ℓ/2) / 2ℓ of parabolas that touch at these logits, and the targets of their ridges."""
     size = logits.abs().clamp(min=1e-4)
-    return torch.tanh(size / 2) / (2 * size)
+    weights = torch.tanh(size / 2) / (2 * size)  # ¼ at 0
+    return weights, ((known.labels - 0.5) / weights - known.basis) * known.mask
 
 
 def solver(prior: Prior, known: Known, gram: Tensor | None = None) -> "_Dense | _Grouped":
@@ -55,8 +57,7 @@ def solver(prior: Prior, known: Known, gram: Tensor | None = None) -> "_Dense | 
 
 def _under_parabola(known: Known, solve: "_Dense | _Grouped", added: Tensor) -> tuple[Tensor, Tensor]:
     """α and Δ of the events at the top of the parabolas that touch at the present Δ."""
-    weights = curvature(known.basis + added)
-    targets = ((known.labels - 0.5) / weights - known.basis) * known.mask
+    weights, targets = _parabolas(known, known.basis + added)
     dual = solve(weights, targets.unsqueeze(2)).squeeze(2)
     return dual, solve.covariance_times(dual)
 
@@ -137,9 +138,6 @@ class _Grouped:
         return sums_by_group(self._groups, values)
 
 
-TOUCHES = 3  # rounds to find where the parabolas touch
-
-
 def evidence(prior: Prior, known: Known) -> Tensor:
     """A lower bound of the log-likelihood of each user's labels under the prior, beyond that of Ψ alone, `[U]`.
 
@@ -149,8 +147,7 @@ def evidence(prior: Prior, known: Known) -> Tensor:
     gram = torch.where(mask.unsqueeze(1) & mask.unsqueeze(2), prior.gram(known), 0.0)
     with torch.no_grad():
         touch = _tightest(known, gram)
-        weights = curvature(touch)
-        targets = ((known.labels - 0.5) / weights - known.basis) * mask
+        weights, targets = _parabolas(known, touch)
         at_zero = (known.labels - 0.5) * known.basis + 0.5 * weights * (touch.square() - known.basis.square())
         at_zero = at_zero + functional.logsigmoid(touch) - touch / 2  # the parabola's height where Δ = 0
         alone = functional.logsigmoid(known.basis * (2 * known.labels - 1))
@@ -166,8 +163,7 @@ def _tightest(known: Known, gram: Tensor) -> Tensor:
     """Where the parabolas touch: at √E[ℓ²] of each event's logit, given all events."""
     touch = known.basis.abs()
     for _ in range(TOUCHES):
-        weights = curvature(touch)
-        targets = ((known.labels - 0.5) / weights - known.basis) * known.mask
+        weights, targets = _parabolas(known, touch)
         factor, _ = torch.linalg.cholesky_ex(gram + torch.diag_embed(1 / weights))
         mean = (gram @ torch.cholesky_solve(targets.unsqueeze(2), factor)).squeeze(2)
         explained = torch.linalg.solve_triangular(factor, gram, upper=False).square().sum(dim=1)
