@@ -1,10 +1,8 @@
 import hashlib
 import os
-import threading
 import zipfile
 from dataclasses import replace
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -191,21 +189,13 @@ def test_the_publishers_archive_is_fetched_once(tmp_path: Path, monkeypatch: pyt
     checksum = f"md5:{hashlib.md5((site / 'ml-1m.zip').read_bytes()).hexdigest()}"
     monkeypatch.setenv("RESUS_CACHE", str(tmp_path / "cache"))
 
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name for it
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        address = f"http://127.0.0.1:{server.server_address[1]}/ml-1m.zip"
-        monkeypatch.setitem(DATA_SETS, "ml-1m", replace(DATA_SETS["ml-1m"], url=address, checksum=checksum))
-        steps: list[tuple[str, int, int | None]] = []
-        options = PrepareOptions(min_item_count=1)
-        run = partial(prepare_log, "ml-1m", options=options, progress=lambda *step: steps.append(step))
-        fetched = run(tmp_path / "log")
-        server.shutdown()
-        thread.join()
+    data_set = replace(DATA_SETS["ml-1m"], url=(site / "ml-1m.zip").as_uri(), checksum=checksum)
+    monkeypatch.setitem(DATA_SETS, "ml-1m", data_set)
+    steps: list[tuple[str, int, int | None]] = []
+    options = PrepareOptions(min_item_count=1)
+    run = partial(prepare_log, "ml-1m", options=options, progress=lambda *step: steps.append(step))
+    fetched = run(tmp_path / "log")
+    monkeypatch.setitem(DATA_SETS, "ml-1m", replace(data_set, url="file:///gone.zip"))
     assert steps[-1][0] == "ml-1m.zip"
     again = run(tmp_path / "other")
     by_hand = prepare_log("ml-1m", tmp_path / "third", path=site / "ml-1m.zip", options=options)

@@ -37,10 +37,12 @@ def good_rows(n: int) -> Rows:
     }
 
 
+def texts(rows: Rows) -> Rows:
+    return {name: [None if cell is None else str(cell) for cell in column] for name, column in rows.items()}
+
+
 def find(rows: Rows, schema: TableSchema = SCHEMA, *, as_text: bool = False) -> list[Problem]:
-    if as_text:
-        rows = {name: [None if cell is None else str(cell) for cell in column] for name, column in rows.items()}
-    frame = pl.DataFrame(rows, strict=False)
+    frame = pl.DataFrame(texts(rows) if as_text else rows, strict=False)
     return find_problems(frame, schema, BuildOptions(), where="events.csv", lines=LINES[: frame.height])
 
 
@@ -86,18 +88,14 @@ def test_one_fault_gives_one_problem_with_its_first_row(fault: tuple[str, Any, s
 @given(fault=st.sampled_from(TEXT_FAULTS), row=st.integers(0, 9))
 def test_text_that_does_not_parse_is_named(fault: tuple[str, str, str], row: int) -> None:
     column, cell, what = fault
-    table = {
-        name: [None if value is None else str(value) for value in values] for name, values in good_rows(10).items()
-    }
+    table = texts(good_rows(10))
     table[column][row] = cell
     assert [(problem.row, problem.column) for problem in find(table)] == [(row + 2, column)]
     assert what in find(table)[0].what
 
 
 def test_all_faults_are_found_together() -> None:
-    table = {
-        name: [None if value is None else str(value) for value in values] for name, values in good_rows(20).items()
-    }
+    table = texts(good_rows(20))
     for row, (column, cell, _) in enumerate(TEXT_FAULTS):
         table[column][row] = cell
     table["user"][10] = ""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resus.checking import nearest_key
 from resus.data.datasets import DATA_SETS
-from resus.data.datasets.base import DataSet, Source
+from resus.data.datasets.base import Source
 from resus.data.problems import Problem
 from resus.data.readers import recbole
 from resus.data.readers.tables import ScoreWriter, read_table
@@ -23,8 +23,14 @@ def find_source(
 ) -> Source:
     """The source of `name`, a data set's name or a path; `path` is where the files of a data set are."""
     place = Path(name)
-    if name.lower() in _known() or not (place.exists() or place.suffix or len(place.parts) > 1):
-        data_set = _named(name)
+    known = {alias: data_set for data_set in DATA_SETS.values() for alias in (data_set.name, *data_set.aliases)}
+    if name.lower() not in known and not (place.exists() or place.suffix or len(place.parts) > 1):
+        nearest = nearest_key(name.lower(), known)
+        hint = f"did you mean '{nearest}'? " if nearest else ""
+        choices = f"choose {', '.join(DATA_SETS)} or planted, or give the path of a table"
+        raise ConfigError(f"there is no data set '{name}': {hint}{choices}")
+    if name.lower() in known:
+        data_set = known[name.lower()]
         if schema is not None:
             raise ConfigError(f"data set '{data_set.name}' has its own schema: leave the schema file out")
         return data_set.find(path, progress)
@@ -53,18 +59,3 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     if path.is_dir():
         return Problem(str(path), None, None, "the folder holds no known data set", "name a file in it")
     return Source(path.stem, (path,), partial(read_table, path, schema, writer=writer), options)
-
-
-def _known() -> dict[str, DataSet]:
-    """The data sets by name and alias."""
-    return {alias: data_set for data_set in DATA_SETS.values() for alias in (data_set.name, *data_set.aliases)}
-
-
-def _named(name: str) -> DataSet:
-    known = _known()
-    if name.lower() in known:
-        return known[name.lower()]
-    nearest = nearest_key(name.lower(), known)
-    hint = f"did you mean '{nearest}'? " if nearest else ""
-    names = ", ".join(DATA_SETS)
-    raise ConfigError(f"there is no data set '{name}': {hint}choose {names} or planted, or give the path of a table")

@@ -140,13 +140,8 @@ def _values(series: pl.Series, kind: npt.DTypeLike) -> npt.NDArray[Any]:
     if np.issubdtype(kind, np.integer):
         odd = np.flatnonzero(values != np.trunc(values))  # NaN too
         if len(odd):
-            row = int(odd[0])
-            raise RowError(
-                row,
-                series.name,
-                f"{series[row]!r} is not a whole number",
-                "the model reads a whole number here: write one",
-            )
+            what = f"{series[int(odd[0])]!r} is not a whole number"
+            raise RowError(int(odd[0]), series.name, what, "the model reads a whole number here: write one")
     return values.astype(kind)
 
 

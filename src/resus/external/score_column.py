@@ -1,7 +1,7 @@
 """The column of scores that a model writes: on frames, on tables from files, and block by block."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -96,7 +96,9 @@ class ScoreColumn:
             if name == schema.label:
                 raise ConfigError(f"{self.written_by} reads the label '{name}': give a model that does not")
             if name not in seen:
-                raise DataError(_no_column(where, name, self.written_by, seen))
+                nearest = nearest_key(name, seen)
+                hint = f"did you mean '{nearest}'?" if nearest else "add it"
+                raise DataError(f"{where} has no column '{name}', which {self.written_by} reads: {hint}")
         return list(reads)
 
     def columns_to_learn_from(self, schema: TableSchema, present: Collection[str], where: str) -> list[str]:
@@ -184,9 +186,3 @@ class ScoreColumn:
             what = f"{self.written_by} gives {said[odd[0]]}, which is not a finite logit"
             raise RowError(int(odd[0]), None, what, "check the row, or fix the model")
         return said
-
-
-def _no_column(where: str, name: str, model: str, known: Sequence[str]) -> str:
-    nearest = nearest_key(name, known)
-    hint = f"did you mean '{nearest}'?" if nearest else "add it"
-    return f"{where} has no column '{name}', which {model} reads: {hint}"

@@ -1,11 +1,11 @@
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from resus.data.datasets import movielens
 from resus.data.doctor import diagnose
+from resus.data.fields.numeric import NumericField
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareOptions
 from resus.data.prepare import prepare_log
@@ -37,19 +37,9 @@ def folder(tmp_path: Path) -> Path:
 
 def cells(log: InteractionLog, name: str) -> list[object]:
     """A field's values, decoded from ids and weights."""
-    position = [field.name for field in log.features.fields].index(name)
-    field, first = log.features.fields[position], log.features.first_ids[position]
-    column = sum(log.features.column_counts[:position])
-    block = slice(column, column + field.columns)
-    weights = np.ones_like(log.ids, dtype=np.float32) if log.weights is None else log.weights
-    if field.kind == "numeric":
-        return [round(float(weight), 6) for weight in weights[:, column]]
-    words = ["?", *field.values]
-    values = [
-        [words[code - first] for code, weight in zip(codes, shares, strict=True) if weight > 0]
-        for codes, shares in zip(log.ids[:, block], weights[:, block], strict=True)
-    ]
-    return list(values) if field.kind == "multi" else [value[0] for value in values]
+    assert log.weights is not None
+    block = log.features.block(name)
+    return [block.field.decode(*block.of(*row)) for row in zip(log.ids, log.weights, strict=True)]
 
 
 def test_the_paper_protocol_row_by_row(folder: Path, tmp_path: Path) -> None:
@@ -73,8 +63,12 @@ def test_the_release_protocol_row_by_row(folder: Path, tmp_path: Path) -> None:
     rows = sorted(RATINGS, key=lambda row: (int(row[0]), first_seen.index(row[1])))
     assert cells(log, "movie") == [movie for _, movie, _, _ in rows]
     assert log.labels.tolist() == [float(rating >= 4) for _, _, rating, _ in rows]
-    assert cells(log, "age") == [round(int(USERS[user][1]) / 56, 6) for user, *_ in rows]
-    assert cells(log, "year") == [round((int(MOVIES[movie][0][-5:-1]) - 1919) / 81, 6) for _, movie, _, _ in rows]
+    assert cells(log, "age") == [int(USERS[user][1]) for user, *_ in rows]
+    assert cells(log, "year") == [int(MOVIES[movie][0][-5:-1]) for _, movie, _, _ in rows]
+    scales = {
+        field.name: (field.center, field.scale) for field in log.features.fields if isinstance(field, NumericField)
+    }
+    assert scales == {"age": (0, 56), "year": (1919, 81)}
     assert cells(log, "genres") == [MOVIES[movie][1].split("|")[0] for _, movie, _, _ in rows]
 
 

@@ -15,8 +15,6 @@ from resus.data.datasets.taobao.planted import (
 )
 from resus.data.doctor import diagnose
 from resus.data.log.column_files import map_column
-from resus.data.options import PrepareOptions
-from resus.data.prepare import prepare_log
 from resus.errors import ConfigError
 
 WORLD = PlantedTaobao(rows=60_000, seed=3)
@@ -140,16 +138,3 @@ def test_what_was_not_drawn_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "files" / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match=r"holds notes\.txt"):
         write_planted_taobao(tmp_path / "files", PlantedTaobao(rows=1001))
-
-
-def test_a_log_of_the_files_carries_the_truth_and_counts_as_taobao(
-    folder: Path, impressions: pl.DataFrame, tmp_path: Path
-) -> None:
-    log = prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(min_item_count=1))
-    assert (log.data_set, log.n_rows) == ("taobao", WORLD.rows)
-    order = impressions.with_row_index("row").sort(["user", "time_stamp", "row"])
-    assert log.truth is not None
-    assert log.crowd is not None
-    assert np.array_equal(log.truth, order["truth"].to_numpy())
-    assert np.array_equal(log.crowd, order["crowd"].to_numpy())
-    assert np.array_equal(log.labels, order["clk"].to_numpy())

@@ -51,20 +51,6 @@ def test_rare_values_are_out_of_vocabulary(values: list[str], min_count: int) ->
     assert [code > 0 for code in features.encode(frame)[0][:, 0]] == [value in kept for value in values]
 
 
-def test_several_values_share_one_weight_and_are_padded_with_none() -> None:
-    features, frame = learned({"tags": ["x|y", "x", "y|z|x", None, "q|x"]}, tags={"kind": "multi", "max_values": 3})
-    x, y, z, q = (features.first_ids[1] + 1 + features.fields[1].values.index(tag) for tag in "xyzq")
-    unknown = features.first_ids[1]
-    ids, weights = features.encode(frame)
-    assert weights is not None
-    assert features.column_counts == (1, 3)
-    assert ids[:, 1:].tolist() == [[x, y, unknown], [x, unknown, unknown], [y, z, x], [unknown] * 3, [q, x, unknown]]
-    third = np.float32(1 / 3)
-    expected = [[0.5, 0.5, 0], [1, 0, 0], [third, third, third], [1, 0, 0], [0.5, 0.5, 0]]
-    assert weights[:, 1:].tolist() == np.array(expected, dtype=np.float32).tolist()
-    assert weights[:, 0].tolist() == [1.0] * 5
-
-
 @settings(deadline=None, max_examples=50)
 @given(
     st.lists(st.lists(st.sampled_from("xyz"), max_size=5), min_size=1, max_size=10),
@@ -72,7 +58,7 @@ def test_several_values_share_one_weight_and_are_padded_with_none() -> None:
     st.integers(1, 4),
     st.booleans(),
 )
-def test_weights_of_a_multi_valued_field_sum_to_one(
+def test_several_values_share_one_weight_and_are_padded_with_none(
     seen: list[list[str]], new: list[list[str]], max_values: int, as_lists: bool
 ) -> None:
     def column(lists: list[list[str]]) -> pl.Series:
@@ -85,11 +71,12 @@ def test_weights_of_a_multi_valued_field_sum_to_one(
     field, first = features.fields[1], features.first_ids[1]
     assert weights is not None
     assert field.columns <= max_values
-    assert np.allclose(weights[:, 1:].sum(axis=1), 1, atol=1e-6)
+    assert (weights[:, 0] == 1).all()
     for row, values in enumerate(new):
         kept = values[: field.columns]
         expected = [field.values.index(value) + 1 if value in field.values else 0 for value in kept] or [0]
         present = weights[row, 1:] > 0
+        assert np.allclose(weights[row, 1:][present], 1 / len(expected), atol=1e-6)
         assert (ids[row, 1:][present] - first).tolist() == expected
         assert (ids[row, 1:][~present] == first).all()
 
@@ -118,15 +105,11 @@ def test_a_missing_number_is_unknown_and_a_constant_one_has_a_scale() -> None:
     assert weights[:, 1].tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
 
 
-def test_text_in_a_numeric_field_is_named_with_its_row() -> None:
+def test_text_in_a_numeric_field_and_a_missing_column_are_named() -> None:
     features, _ = learned({"age": [1, 2]}, age="numeric")
     new = pl.DataFrame({"item": ["a", "b"], "age": ["3", "old"]})
     with pytest.raises(DataError, match="the query, row 2, column 'age': 'old' is not a number"):
         features.encode(new, "the query")
-
-
-def test_a_missing_column_is_named() -> None:
-    features, _ = learned({"age": [1, 2]}, age="numeric")
     with pytest.raises(DataError, match="the query has no column 'age': the model reads item, age"):
         features.encode(pl.DataFrame({"item": ["a"]}), "the query")
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,6 @@ from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import FEATURES, MANIFEST, USERS, InteractionLog
 from resus.data.log.manifest import Manifest
-from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError
 
@@ -126,41 +126,48 @@ def test_a_folder_that_is_no_log_is_refused(tmp_path: Path) -> None:
             InteractionLog.open(folder)
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.999])
-@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES, MANIFEST])
-def test_a_truncated_part_is_refused(log: InteractionLog, tmp_path: Path, part: str, kept: float) -> None:
+def cut_short(part: Path, kept: float) -> None:
+    whole = part.read_bytes()
+    part.write_bytes(whole[: int(kept * len(whole))])
+
+
+def put_foreign(part: Path) -> None:
+    """An Arrow file with columns of the same names."""
+    table = pa.table({"ids": [1, 2], "label": ["a", "b"], "user": ["u", "v"]})
+    with pa.OSFile(str(part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def put_other(part: Path) -> None:
+    """The same part of another log."""
+    planted_log(PlantedWorld(users=16, items=6, events_per_user=4)).save(part.parents[1] / "other")
+    (part.parents[1] / "other" / part.name).replace(part)
+
+
+DAMAGES: list[Callable[[Path], object]] = [
+    *(partial(cut_short, kept=kept) for kept in (0.0, 0.1, 0.5, 0.9, 0.999)),
+    Path.unlink,
+    put_foreign,
+    put_other,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES])
+def test_a_damaged_part_is_refused(
+    log: InteractionLog, tmp_path: Path, part: str, damage: Callable[[Path], object]
+) -> None:
     log.save(tmp_path / "log")
-    path = tmp_path / "log" / part
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(kept * len(whole))])
+    damage(tmp_path / "log" / part)
     with pytest.raises(ArtifactError, match=str(tmp_path / "log")):
         InteractionLog.open(tmp_path / "log")
 
 
-@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES])
-def test_a_missing_part_is_refused(log: InteractionLog, tmp_path: Path, part: str) -> None:
+@pytest.mark.parametrize("kept", [0.0, 0.1, 0.5, 0.9, 0.999])
+def test_a_manifest_that_is_cut_short_is_refused(log: InteractionLog, tmp_path: Path, kept: float) -> None:
     log.save(tmp_path / "log")
-    (tmp_path / "log" / part).unlink()
-    with pytest.raises(ArtifactError, match=part):
-        InteractionLog.open(tmp_path / "log")
-
-
-@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS, FEATURES])
-def test_a_part_of_another_log_is_refused(tmp_path: Path, part: str) -> None:
-    weighted_log().save(tmp_path / "log")
-    LOGS["planted"]().save(tmp_path / "other")
-    (tmp_path / "other" / part).replace(tmp_path / "log" / part)
-    with pytest.raises(ArtifactError, match="is a damaged prepared log"):
-        InteractionLog.open(tmp_path / "log")
-
-
-@pytest.mark.parametrize("part", ["ids.npy", "labels.npy", USERS])
-def test_an_arrow_file_of_somebody_else_is_refused(log: InteractionLog, tmp_path: Path, part: str) -> None:
-    log.save(tmp_path / "log")
-    table = pa.table({"ids": list(range(log.n_rows)), "label": ["a"] * log.n_rows, "user": ["u"] * log.n_rows})
-    with pa.OSFile(str(tmp_path / "log" / part), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table)
-    with pytest.raises(ArtifactError, match="is a damaged prepared log"):
+    cut_short(tmp_path / "log" / MANIFEST, kept)
+    with pytest.raises(ArtifactError, match=str(tmp_path / "log")):
         InteractionLog.open(tmp_path / "log")
 
 
@@ -196,9 +203,3 @@ def test_a_manifest_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
     (tmp_path / MANIFEST).write_text("[]")
     with pytest.raises(ArtifactError, match="does not have the format"):
         InteractionLog.open(tmp_path)
-
-
-def test_single_rows_per_user_are_kept_where_asked() -> None:
-    table = {"user": [1, 2], "item": ["a", "b"], "click": [0, 1]}
-    log = build_log(table, TableSchema(user="user", item="item", label="click"), BuildOptions(single_events="keep"))
-    assert log.lengths.tolist() == [1, 1]

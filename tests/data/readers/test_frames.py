@@ -43,13 +43,9 @@ def test_the_answer_is_of_the_same_kind(table: Any) -> None:
     assert as_frame(answer).to_dict(as_series=False) == ANSWER.to_dict(as_series=False)
 
 
-def test_a_pandas_answer_keeps_the_index() -> None:
+def test_a_pandas_answer_keeps_the_index_and_a_mapping_gets_arrays() -> None:
     assert like(TABLES["pandas"], ANSWER).index.tolist() == [7, 3]
-
-
-def test_a_mapping_is_answered_in_arrays() -> None:
-    answer = like(TABLES["lists"], ANSWER)
-    assert isinstance(answer["probability"], np.ndarray)
+    assert isinstance(like(TABLES["lists"], ANSWER)["probability"], np.ndarray)
 
 
 def test_columns_of_different_lengths_are_named() -> None:

@@ -56,7 +56,11 @@ def _fetch(url: str, part: Path, progress: Progress) -> None:
         total = have + int(length) if length else None
         name = part.name.removesuffix(".part")
         progress(name, have, total)
-        while block := _read(response, url):
+        while True:
+            with _network_errors(url):
+                block = response.read(_BLOCK)
+            if not block:
+                break
             sink.write(block)
             have += len(block)
             progress(name, have, total)
@@ -88,26 +92,18 @@ def _open(url: str, have: int) -> http.client.HTTPResponse:
     return response
 
 
-def _read(response: http.client.HTTPResponse, url: str) -> bytes:
-    with _network_errors(url):
-        return response.read(_BLOCK)
-
-
 @contextlib.contextmanager
 def _network_errors(url: str) -> Iterator[None]:
     try:
         yield
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise _refusal(url, f"the server answered {error.code} {error.reason}") from None
-    except urllib.error.URLError as error:
-        raise _refusal(url, f"{error.reason}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise _refusal(url, str(error) or type(error).__name__) from None
-
-
-def _refusal(url: str, reason: str) -> DownloadError:
-    return DownloadError(f"{url} could not be fetched ({reason}): fetch it by hand and give its path with --path")
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+            reason = f"the server answered {error.code} {error.reason}"
+        raise DownloadError(
+            f"{url} could not be fetched ({reason}): fetch it by hand and give its path with --path"
+        ) from None
 
 
 def _digest(path: Path, checksum: str) -> str:

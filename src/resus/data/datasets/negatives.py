@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from resus.arrays import Booleans, Integers
+from resus.arrays import Integers
 from resus.errors import DataError
 from resus.randomness import Purpose, generator
 
@@ -24,17 +24,12 @@ def sample_negatives(
     rng = generator(Purpose.SAMPLED_NEGATIVES, seed)
     bases = np.repeat(places * len(items), per_log)
     drawn = rng.integers(len(items), size=len(bases))
-    pending = np.flatnonzero(_is_in(used, bases + drawn))
+    pending = np.flatnonzero(np.isin(bases + drawn, used))
     while len(pending):
         drawn[pending] = rng.integers(len(items), size=len(pending))
-        pending = pending[_is_in(used, bases[pending] + drawn[pending])]
+        pending = pending[np.isin(bases[pending] + drawn[pending], used)]
     rows = np.repeat(np.arange(logs.height), per_log)
     return logs[rows].with_columns(items.gather(drawn).alias(item))
-
-
-def _is_in(ordered: Integers, values: Integers) -> Booleans:
-    found = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.equal(ordered[found], values)
 
 
 def _refuse_exhausted(logs: pl.DataFrame, places: Integers, used: Integers, n_items: int, user: str) -> None:

@@ -120,8 +120,11 @@ class InteractionLog:
             if len(column) != rows:
                 raise ValueError(f"{column_file(name)} has {len(column)} rows, not {rows}")
         users = pa.ipc.open_file(pa.memory_map(str(folder / USERS))).read_all()
+        features = FeatureMap.from_json(read_json(folder / FEATURES))
+        if (users.num_rows, features.n_ids) != (manifest.counts.users, manifest.counts.ids):
+            raise ValueError(f"{USERS} or {FEATURES} belongs to another log")
         return cls(
-            features=FeatureMap.from_json(read_json(folder / FEATURES)),
+            features=features,
             ids=columns["ids"],
             weights=columns.get("weights"),
             labels=columns["labels"],

@@ -27,7 +27,7 @@ def _converted(table: Any, where: str) -> pl.DataFrame:
         lengths = {name: len(column) for name, column in table.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"{where} has columns of different lengths: {lengths}")
-        return pl.DataFrame({name: _as_series(name, column) for name, column in table.items()})
+        return pl.DataFrame([pl.Series(name, column) for name, column in table.items()])
     library = type(table).__module__.partition(".")[0]
     converted: object = None
     if library == "pandas":
@@ -52,7 +52,3 @@ def like(table: Any, result: pl.DataFrame) -> Any:
     if type(table).__module__.partition(".")[0] == "pyarrow":
         return result.to_arrow()
     return result.lazy() if isinstance(table, pl.LazyFrame) else result
-
-
-def _as_series(name: str, column: Any) -> pl.Series:
-    return column.rename(name) if isinstance(column, pl.Series) else pl.Series(name, column)
