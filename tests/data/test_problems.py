@@ -198,7 +198,5 @@ def test_refuse_says_one_sentence_and_how_many_more() -> None:
     with pytest.raises(DataError) as one:
         refuse([problem])
     assert str(one.value) == "events.csv, row 7, column 'price': the value is missing; fill it"
-    with pytest.raises(
-        DataError, match=r"fill it \(and 2 more: 'resus doctor' on the same file and schema lists them all\)$"
-    ):
+    with pytest.raises(DataError, match=r"fill it \(and 2 more: 'resus doctor' .*\)$"):
         refuse([problem] * 3)

@@ -26,11 +26,6 @@ def test_every_user_is_in_one_part_of_the_asked_size(
         assert np.array_equal(np.concatenate(parts), np.arange(n))
 
 
-def test_the_paper_cuts_seven_two_one() -> None:
-    split = split_users(1000, ratios=(7, 2, 1), order="random", seed=1)
-    assert (len(split.train), len(split.validation), len(split.test)) == (700, 200, 100)
-
-
 def test_the_seed_decides_who_is_where() -> None:
     first, again, other = (split_users(200, ratios=(7, 2, 1), order="random", seed=seed) for seed in (1, 1, 2))
     assert np.array_equal(first.test, again.test)

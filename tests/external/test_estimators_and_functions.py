@@ -41,11 +41,7 @@ def test_an_estimator_fitted_without_names_gets_the_fields_in_their_order_as_an_
     known = TABLE.select(*OF_NUMBERS.fields).to_numpy()
     model = LogisticRegression(max_iter=500).fit(known, CLICKS)
     assert np.abs(scores(model, schema=OF_NUMBERS) - model.decision_function(known)).max() < 1e-9
-    with pytest.raises(
-        ConfigError,
-        match="the estimator LogisticRegression reads 1 column and does not say which, and the schema has the 3 fields "
-        "item, discount, hour",
-    ):
+    with pytest.raises(ConfigError, match=r"Regression reads 1 column .* the 3 fields item, discount, hour"):
         scores(LogisticRegression().fit(known[:, :1], CLICKS), schema=OF_NUMBERS)
 
 
@@ -69,10 +65,7 @@ def test_estimators_that_do_not_fit() -> None:
     with pytest.raises(ConfigError, match=r"LogisticRegression does not give .* shape \[\d+, 3\], not \[rows, 2\]"):
         scores(three, TABLE.fill_null(0))
     model = LogisticRegression().fit(numbers, CLICKS)
-    with pytest.raises(
-        DataError,
-        match="the table has no column 'discount', which the estimator LogisticRegression reads: did you mean",
-    ):
+    with pytest.raises(DataError, match="no column 'discount', which the estimator LogisticRegression reads: did you"):
         scores(model, TABLE.rename({"discount": "discounts"}))
     with pytest.raises(ConfigError, match="the class LogisticRegression cannot score rows"):
         model_that_scores(LogisticRegression)
@@ -80,22 +73,15 @@ def test_estimators_that_do_not_fit() -> None:
         model_that_scores(SVC().fit(numbers, CLICKS))
 
 
-@pytest.mark.parametrize("labels", [("no", "yes"), (1, 2)])
-def test_classes_that_do_not_say_which_is_the_click(labels: tuple[Any, Any]) -> None:
+@pytest.mark.parametrize("labels", [("no", "yes"), (1, 2), (0, 1), (0.0, 1.0), (False, True), (-1, 1)])
+def test_classes_must_say_which_is_the_click(labels: tuple[Any, Any]) -> None:
     known = TABLE.select("discount").to_pandas()
     model = LogisticRegression().fit(known, np.where(CLICKS == 1, labels[1], labels[0]))
-    with pytest.raises(
-        ConfigError,
-        match=rf"^the estimator LogisticRegression has the classes '{labels[0]}' and '{labels[1]}'",
-    ):
+    if labels[1] == 1:
+        assert np.abs(scores(model) - model.decision_function(known)).max() < 1e-9
+        return
+    with pytest.raises(ConfigError, match=rf"Regression has the classes '{labels[0]}' and '{labels[1]}'"):
         scores(model)
-
-
-@pytest.mark.parametrize("labels", [(0, 1), (0.0, 1.0), (False, True), (-1, 1)])
-def test_classes_that_say_which_is_the_click(labels: tuple[Any, Any]) -> None:
-    known = TABLE.select("discount").to_pandas()
-    model = LogisticRegression().fit(known, np.where(CLICKS == 1, labels[1], labels[0]))
-    assert np.abs(scores(model) - model.decision_function(known)).max() < 1e-9
 
 
 def test_a_function_sees_every_column_but_the_label_and_gives_what_holds_numbers() -> None:
@@ -140,10 +126,7 @@ def test_functions_that_do_not_fit() -> None:
 
     row = int(TABLE["price"].is_null().arg_true()[0]) + 1
     for function, sentence in (
-        (
-            some,
-            rf"the function '.*some' gave an answer of the shape \[3\] for {TABLE.height} rows: it must give one logi",
-        ),
+        (some, rf"the function '.*some' gave an answer of the shape \[3\] for {TABLE.height} rows"),
         (holey, rf"the table, row {row}: the function '.*holey' gives nan"),
         (endless, "the table, row 5: the function '.*endless' gives inf"),
         (lambda table: table["category"], r"the function '.*<lambda>' gave no array of numbers \("),

@@ -96,9 +96,7 @@ def test_a_table_to_learn_from_with_no_category_that_is_listed(kind: str, table:
     foreign = table.with_columns(pl.col("category").str.to_uppercase())
     first, count = foreign["category"][0], table["category"].n_unique()
     with pytest.raises(
-        DataError,
-        match=rf"^the table, column 'category': none of its values, such as '{first}', is among the {count} categories "
-        rf"of {column.written_by}, such as 'c0'",
+        DataError, match=rf"'category': .* '{first}', .* {count} categories of {column.written_by}.*'c0'"
     ):
         column.learned_on(foreign, SCHEMA, "the table")
     one = pl.when(pl.int_range(pl.len()) == 3).then(pl.lit("c0")).otherwise("category")
@@ -186,9 +184,7 @@ def test_a_file_that_is_cut_short(kind: str, share: float, table: pl.DataFrame, 
     path = FILES[kind](table, tmp_path).path
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))].rstrip(b"}"))
-    with pytest.raises(
-        ConfigError, match=rf"{path.name} is not a whole \w+ model .*: save the model again, or name ano"
-    ):
+    with pytest.raises(ConfigError, match=rf"{path.name} is not a whole \w+ model"):
         model_that_scores(path)
 
 

@@ -92,9 +92,7 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_that_are_taken() -> None:
     with pytest.raises(ConfigError, match="'click' is a column of the schema already: give the scores another name"):
         ScoreColumn("click", "the sum", None, None).schema(SCHEMA)
-    with pytest.raises(
-        ConfigError, match="'category' holds the scores of a model and must be numeric, not categorical"
-    ):
+    with pytest.raises(ConfigError, match=r"'category' .* must be numeric, not categorical"):
         ScoreColumn("category", "the sum", None, None).schema(SCHEMA)
 
 
@@ -113,7 +111,5 @@ def test_a_remembered_column_asks_for_its_model_and_refuses_another_file(tmp_pat
     remembered = ScoreColumn.remembered(ScoreFacts(column="model_score", written_by="a.onnx", sha256="12" * 32))
     with pytest.raises(DataError, match=r"the query has no column 'model_score', which a.onnx wrote"):
         remembered.columns(SCHEMA, TABLE.columns, "the query")
-    with pytest.raises(
-        ConfigError, match=r"was written by a.onnx of sha256 121212121212…, and the function 'f' is not tha"
-    ):
+    with pytest.raises(ConfigError, match=r"by a.onnx of sha256 121212121212…, and the function 'f' is not"):
         remembered.refuse_another(ScoreColumn("model_score", "the function 'f'", None, Nameless(None)))

@@ -6,6 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,11 +21,11 @@ CUT = 300_000
 class Publisher(BaseHTTPRequestHandler):
     """Paths choose the behaviour: /whole, /cut (breaks off once per range), /no-range, /absent, /other-range."""
 
-    asked: list[str | None]
+    asked: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         asked = self.headers.get("Range")
-        self.server.asked.append(asked)  # type: ignore[attr-defined]
+        self.asked.append(asked)
         start = int(asked.removeprefix("bytes=").removesuffix("-")) if asked and self.path != "/no-range" else 0
         if self.path == "/absent":
             self.send_error(404)
@@ -49,47 +50,41 @@ class Publisher(BaseHTTPRequestHandler):
         pass
 
 
-class Site:
-    def __init__(self, server: ThreadingHTTPServer) -> None:
-        self.asked: list[str | None] = []
-        server.asked = self.asked  # type: ignore[attr-defined]
-        self.address = f"http://127.0.0.1:{server.server_address[1]}"
-
-
 @pytest.fixture
-def site() -> Iterator[Site]:
+def site() -> Iterator[str]:
+    Publisher.asked.clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Publisher) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield Site(server)
+        yield f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
         thread.join()
 
 
-def test_fetches_with_progress_and_only_once(site: Site, tmp_path: Path) -> None:
+def test_fetches_with_progress_and_only_once(site: str, tmp_path: Path) -> None:
     target = tmp_path / "deep" / "file.zip"
     steps: list[tuple[str, int, int | None]] = []
     for _ in range(2):
-        assert download(f"{site.address}/whole", target, checksum=CHECKSUM, progress=lambda *step: steps.append(step))
+        assert download(f"{site}/whole", target, checksum=CHECKSUM, progress=lambda *step: steps.append(step))
     assert target.read_bytes() == CONTENT
-    assert site.asked == [None]
+    assert Publisher.asked == [None]
     assert steps[0] == ("file.zip", 0, len(CONTENT))
     assert steps[-1] == ("file.zip", len(CONTENT), len(CONTENT))
     assert [done for _, done, _ in steps] == sorted(done for _, done, _ in steps)
     assert [path.name for path in target.parent.iterdir()] == ["file.zip"]
 
 
-def test_goes_on_where_it_broke_off(site: Site, tmp_path: Path) -> None:
+def test_goes_on_where_it_broke_off(site: str, tmp_path: Path) -> None:
     target = tmp_path / "file.zip"
     breaks = (len(CONTENT) - 1) // CUT
     for step in range(breaks):
         with pytest.raises(DownloadError, match="broke off after"):
-            download(f"{site.address}/cut", target, checksum=CHECKSUM)
+            download(f"{site}/cut", target, checksum=CHECKSUM)
         assert (tmp_path / "file.zip.part").stat().st_size == (step + 1) * CUT
         assert not target.exists()
-    download(f"{site.address}/cut", target, checksum=CHECKSUM)
+    download(f"{site}/cut", target, checksum=CHECKSUM)
     assert target.read_bytes() == CONTENT
-    assert site.asked == [None, *(f"bytes={CUT * step}-" for step in range(1, breaks + 1))]
+    assert Publisher.asked == [None, *(f"bytes={CUT * step}-" for step in range(1, breaks + 1))]
 
 
 @pytest.mark.parametrize(
@@ -101,27 +96,27 @@ def test_goes_on_where_it_broke_off(site: Site, tmp_path: Path) -> None:
         ("whole", CONTENT),
     ],
 )
-def test_starts_again_where_the_part_is_of_no_use(site: Site, tmp_path: Path, page: str, part: bytes) -> None:
+def test_starts_again_where_the_part_is_of_no_use(site: str, tmp_path: Path, page: str, part: bytes) -> None:
     target = tmp_path / "file.zip"
     (tmp_path / "file.zip.part").write_bytes(part)
-    download(f"{site.address}/{page}", target, checksum=CHECKSUM)
+    download(f"{site}/{page}", target, checksum=CHECKSUM)
     assert target.read_bytes() == CONTENT
     assert not (tmp_path / "file.zip.part").exists()
 
 
-def test_a_corrupt_file_is_deleted_and_said(site: Site, tmp_path: Path) -> None:
+def test_a_corrupt_file_is_deleted_and_said(site: str, tmp_path: Path) -> None:
     target = tmp_path / "file.zip"
     (tmp_path / "file.zip.part").write_bytes(b"not the beginning")
     with pytest.raises(DownloadError, match=r"checksum sha256:.* deleted"):
-        download(f"{site.address}/whole", target, checksum=CHECKSUM)
+        download(f"{site}/whole", target, checksum=CHECKSUM)
     assert list(tmp_path.iterdir()) == []
-    download(f"{site.address}/whole", target, checksum=f"md5:{hashlib.md5(CONTENT).hexdigest()}")
+    download(f"{site}/whole", target, checksum=f"md5:{hashlib.md5(CONTENT).hexdigest()}")
     assert target.read_bytes() == CONTENT
 
 
-def test_an_absent_page_and_a_dead_server_are_one_sentence(site: Site, tmp_path: Path) -> None:
+def test_an_absent_page_and_a_dead_server_are_one_sentence(site: str, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match=r"/absent could not be fetched .*404.* --path$"):
-        download(f"{site.address}/absent", tmp_path / "file.zip", checksum=CHECKSUM)
+        download(f"{site}/absent", tmp_path / "file.zip", checksum=CHECKSUM)
     with pytest.raises(DownloadError, match=r"could not be fetched .* --path$"):
         download("http://127.0.0.1:9/file.zip", tmp_path / "file.zip", checksum=CHECKSUM)
 
