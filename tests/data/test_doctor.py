@@ -59,8 +59,5 @@ def test_a_schema_makes_a_file_with_a_published_name_a_table_of_ones_own(table: 
 def test_what_is_not_there_is_one_problem(tmp_path: Path, name: str) -> None:
     (problem,) = diagnose(tmp_path / name, TableSchema.read(EXAMPLE))
     assert (problem.where, problem.what) == (str(tmp_path / name), "the file does not exist")
-
-
-def test_a_folder_with_nothing_known(tmp_path: Path) -> None:
     (problem,) = diagnose(tmp_path)
     assert "no known data set" in problem.what

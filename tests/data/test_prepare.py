@@ -128,12 +128,9 @@ def test_sources_and_settings_that_make_no_sense(table: Path, schema: Path, tmp_
         prepare_log(str(table), tmp_path / "log")
     with pytest.raises(DataError, match=r"ratings\.dat: the file does not exist"):
         prepare_log("ml-1m", tmp_path / "log", path=tmp_path)
-    assert not (tmp_path / "log").exists()
-
-
-def test_a_filter_that_leaves_nothing_is_said(table: Path, schema: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no event"):
         prepare_log(str(table), tmp_path / "log", schema=schema, options=PrepareOptions(min_item_count=100))
+    assert not (tmp_path / "log").exists()
 
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -56,9 +56,11 @@ def test_named_columns_are_read_in_the_models_order_and_no_others() -> None:
     assert summed.drop("model_score").equals(TABLE)
 
 
-def test_a_model_that_reads_the_label_is_refused() -> None:
+def test_a_model_that_reads_the_label_or_a_missing_column_is_refused() -> None:
     with pytest.raises(ConfigError, match="the sum reads the label 'click'"):
         column(("click",)).columns(SCHEMA, TABLE.columns, "the table")
+    with pytest.raises(DataError, match=r"^the table has no column 'price', which the sum reads: add it$"):
+        column(3).columns(SCHEMA, TABLE.drop("price").columns, "the table")
 
 
 def test_a_column_that_is_there_is_left_alone_in_answers_and_refused_in_learning() -> None:
@@ -89,22 +91,13 @@ def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     assert column(("item", "hour")).on(TABLE, SCHEMA, "the table").equals(whole)
 
 
-def test_names_that_are_taken() -> None:
+def test_names_that_are_taken_or_empty() -> None:
+    with pytest.raises(ConfigError, match="name of the score column is empty"):
+        ScoreColumn.of(lambda table: table["hour"], " ")
     with pytest.raises(ConfigError, match="'click' is a column of the schema already: give the scores another name"):
         ScoreColumn("click", "the sum", None, None).schema(SCHEMA)
     with pytest.raises(ConfigError, match=r"'category' .* must be numeric, not categorical"):
         ScoreColumn("category", "the sum", None, None).schema(SCHEMA)
-
-
-@pytest.mark.parametrize("name", ["", " "])
-def test_an_empty_name(name: str) -> None:
-    with pytest.raises(ConfigError, match="name of the score column is empty"):
-        ScoreColumn.of(lambda table: table["hour"], name)
-
-
-def test_a_field_that_a_model_without_names_misses() -> None:
-    with pytest.raises(DataError, match=r"^the table has no column 'price', which the sum reads: add it$"):
-        column(3).columns(SCHEMA, TABLE.drop("price").columns, "the table")
 
 
 def test_a_remembered_column_asks_for_its_model_and_refuses_another_file(tmp_path: Path) -> None:

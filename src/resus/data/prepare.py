@@ -45,13 +45,8 @@ def prepare_log(
             f"'{found.name}' is read in blocks, which no model can score: join its files into a table of your own, "
             "and prepare that"
         )
-    refuse(
-        [
-            Problem(str(file), None, None, "the file does not exist", "check the path")
-            for file in found.files
-            if not file.is_file()
-        ]
-    )
+    absent = [file for file in found.files if not file.is_file()]
+    refuse([Problem(str(file), None, None, "the file does not exist", "check the path") for file in absent])
     request = _request_key(found, schema, options, writer)
     ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
     if ready is not None:
