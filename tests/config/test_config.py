@@ -81,6 +81,8 @@ def test_what_is_nearer_to_the_user_wins(tmp_path: Path) -> None:
     assert config.predictor.hidden_units == (64, 64)  # the data set over the defaults
     assert config.split.order == "ascending"  # the protocol over the defaults
     assert config.predictor.batch_size == 1024
+    file.write_text("# nothing yet\n")
+    assert resolve(file=file) == Config()
 
 
 def test_a_learner_brings_its_settings_along(tmp_path: Path) -> None:
@@ -137,6 +139,7 @@ def test_every_kind_has_names_and_survives_json(kind: str, learner: str) -> None
     assert config.predictor_name
     assert config.slug.endswith("-1")
     assert Config.model_validate_json(config.model_dump_json()) == config
+    assert resolve(config.model_dump()) == resolve(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json"))))
     assert resolve(config.model_dump()) == config
 
 
@@ -163,11 +166,6 @@ def test_a_plus_that_is_not_whole_is_refused(chosen: dict[str, Any], hint: str) 
 def test_sections_and_dotted_keys_say_the_same() -> None:
     nested = resolve({"predictor": {"kind": "fm", "epochs": 3}, "training": {}})
     assert nested == resolve({"predictor.kind": "fm", "predictor.epochs": 3})
-
-
-def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "empty.yaml").write_text("# nothing yet\n")
-    assert resolve(file=tmp_path / "empty.yaml") == Config()
 
 
 def test_unknown_keys_are_answered_together_with_the_nearest_known_ones() -> None:
@@ -266,12 +264,6 @@ def test_a_model_of_the_users_own_is_not_trained_again() -> None:
     assert sentence(own | {"training.folds": 4}).startswith("training.folds=4 trains the shared model again")
     inherited = {"predictor.kind": "external", "predictor.column": "ours"}
     assert resolve({"learner.kind": "plus"}, inherited=inherited).training.folds == 1
-
-
-def test_settings_survive_yaml_and_json() -> None:
-    config = resolve({"learner.kind": "nearest", "evaluation.max_size": 12, "training.max_support": 9})
-    assert Config.model_validate_json(config.model_dump_json()) == config
-    assert resolve(yaml.safe_load(yaml.safe_dump(config.model_dump(mode="json")))) == config
 
 
 @given(st.dictionaries(st.sampled_from(SETTINGS), SCALARS, max_size=6))

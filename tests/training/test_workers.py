@@ -8,17 +8,29 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 from planted_models import events, log_of, tiny
-from two_workers import MODELS, SETTINGS
 
 import resus
 from resus.arrays import Booleans, Floats, Integers
 from resus.episodes.batch import EpisodeBatch
 from resus.tensor_files import load_tensors
 from resus.training import rowwise_adam
-from resus.training.workers import Workers, own_episodes, own_rows
+from resus.training.workers import TorchWorkers, Workers, own_episodes, own_rows
 
-SCRIPT = Path(__file__).with_name("two_workers.py")
+SETTINGS = {"predictor.batch_size": 64, "training.batch_size": 64}
+MODELS = {"ridge": 1, "nearest": 1_000_000, "plus": 1_000_000}  # and the rows from which a table is large
+
+
+def work(rank: int, folder: Path) -> None:
+    """Train with the other process, which meets this one in a folder."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+    log = log_of(events())
+    for learner, large in MODELS.items():
+        rowwise_adam.LARGE = large
+        tiny(settings=SETTINGS, learner=learner).fit(log, folder=folder / learner, workers=TorchWorkers())
+    dist.destroy_process_group()
 
 
 class Half(Workers):
@@ -57,9 +69,9 @@ def test_each_user_belongs_to_one_worker_and_no_row_is_lost() -> None:
 def together(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folders of the models that two processes trained together."""
     folder = tmp_path_factory.mktemp("together")
-    source, tests = Path(resus.__file__).parents[1], SCRIPT.parents[1]
+    source, tests = Path(resus.__file__).parents[1], Path(__file__).parents[1]
     environment = os.environ | {"PYTHONPATH": f"{source}:{tests}", "OMP_NUM_THREADS": "1"}
-    commands = [[sys.executable, str(SCRIPT), str(rank), str(folder)] for rank in (0, 1)]
+    commands = [[sys.executable, __file__, str(rank), str(folder)] for rank in (0, 1)]
     processes = [subprocess.Popen(command, env=environment) for command in commands]
     assert [process.wait(timeout=300) for process in processes] == [0, 0]
     return folder
@@ -99,3 +111,7 @@ def test_a_worker_that_owns_all_validation_users_still_meets_the_others() -> Non
     owner = Owner(0)
     tiny(settings=SETTINGS).fit(log_of(events()), workers=owner)
     assert owner.met == 4, "after each of two epochs of two stages"
+
+
+if __name__ == "__main__":
+    work(int(sys.argv[1]), Path(sys.argv[2]))

@@ -1,14 +1,13 @@
 """How well the prior predicts whole users, against integrals and against the bound in numpy."""
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from torch import Tensor
 
+from resus.arrays import Doubles
 from resus.model.learners.plus.learner import PlusLearner
 
-Doubles = npt.NDArray[np.float64]
 GRID = np.linspace(-40, 40, 40_001)
 
 

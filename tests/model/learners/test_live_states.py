@@ -127,24 +127,6 @@ def test_rounding_does_not_add_up(every: int, monkeypatch: pytest.MonkeyPatch) -
     check_ridge(followed, learner)
 
 
-def test_a_filled_user_is_one_who_grew() -> None:
-    learner = ridge()
-    for count in (1, WIDTH + 1, WIDTH + 2, 12):
-        grown = Followed(learner.live_state(WIDTH))
-        for _ in range(count):
-            grown.do("append")
-        filled = learner.live_state(WIDTH)
-        codes, outcomes = grown.support
-        filled.fill(codes, outcomes)
-        one, other = filled.answer(CANDIDATES), grown.state.answer(CANDIDATES)
-        for mine, theirs in (
-            (one.residual, other.residual),
-            (one.parts, other.parts),
-            (one.deviation, other.deviation),
-        ):
-            torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
-
-
 def plus() -> PlusLearner:
     learner = PlusLearner(steps=4, bias=True, taste=True, repeats=True)
     learner.start_from(bias=0.6, taste=1.7, repeat=2.5)

@@ -73,21 +73,6 @@ def drawn(sizes: list[int], *, width: int = 3, places: int = 5, seed: int = 0, s
     return Users(support, mask, torch.where(mask.unsqueeze(2), outcomes, 7e3), rows(places))
 
 
-@settings(deadline=None, max_examples=25)
-@given(
-    sizes=st.lists(st.integers(0, 9), min_size=1, max_size=4).filter(any),
-    width=st.integers(1, 4),
-    seed=st.integers(0, 2**16),
-)
-def test_many_steps_end_at_the_mode(sizes: list[int], width: int, seed: int) -> None:
-    users = drawn(sizes, width=width, seed=seed)
-    found = users.answers(built(steps=14)).detach().double().numpy()
-    for user in range(len(sizes)):
-        support, labels, basis, query = users.known(user)
-        mode, _ = newton(design_of(support, PRIOR), labels, basis)
-        np.testing.assert_allclose(found[user], design_of(query, PRIOR) @ mode, atol=2e-5)
-
-
 def test_no_step_leads_away_from_the_mode() -> None:
     users = drawn([30], width=4, seed=3, spread=6.0)
     support, labels, basis, _ = users.known(0)
@@ -136,18 +121,6 @@ def test_a_part_left_out_has_no_variance(missing: str) -> None:
         support, labels, basis, query = users.known(user)
         mode, _ = newton(design_of(support, prior), labels, basis)
         np.testing.assert_allclose(found[user], design_of(query, prior) @ mode, atol=2e-5)
-
-
-@pytest.mark.parametrize("steps", [1, 9])
-@pytest.mark.parametrize(("sizes", "width"), [([30, 12, 0], 3), ([9, 4], 16), ([1], 1)])
-def test_prefixes_answer_as_each_size_on_its_own(sizes: list[int], width: int, steps: int) -> None:
-    users, learner = drawn(sizes, width=width, seed=len(sizes)), built(steps)
-    asked = [*range(1, max(sizes) + 1), 1]
-    with torch.no_grad():
-        found = learner.prefixes(users.support, users.mask, users.outcomes, users.query, asked)
-        for column, k in enumerate(asked):
-            alone = Users(users.support[:, :k], users.mask[:, :k], users.outcomes[:, :k], users.query)
-            torch.testing.assert_close(found[..., column], alone.answers(learner), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("asked", [[0, 1], [1], [0, 1, 2, 3], [3, 0]])
@@ -219,19 +192,6 @@ def test_gradients_of_the_scales_are_those_of_differences() -> None:
                 moved.append(float(users.answers(learner).double().square().sum()))
                 parameter.sub_(step)
         assert abs((moved[0] - moved[1]) / 2e-2 - float(gradient)) < 1e-3 * max(1.0, abs(float(gradient)))
-
-
-def test_empty_supports_and_empty_slots_say_nothing() -> None:
-    users, learner = drawn([0, 5, 2], seed=13), built()
-    answers = users.answers(learner)
-    assert torch.equal(answers[0], torch.zeros(5))
-    empty = users.mask.unsqueeze(2)
-    spoiled = Users(
-        torch.where(empty, users.support, -3.0), users.mask, torch.where(empty, users.outcomes, 9e5), users.query
-    )
-    assert torch.equal(spoiled.answers(learner), answers)
-    no_events = Users(users.support[:, :0], users.mask[:, :0], users.outcomes[:, :0], users.query)
-    assert torch.equal(no_events.answers(learner), torch.zeros(3, 5))
 
 
 @pytest.mark.parametrize(("size", "width"), [(6, 3), (20, 1)])

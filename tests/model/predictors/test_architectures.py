@@ -16,7 +16,7 @@ from resus.data.fields.numeric import NumericField
 from resus.episodes.batch import Features, features_of
 from resus.model.encoders import ENCODERS
 from resus.model.encoders.architectures import CompressedInteractions
-from resus.model.encoders.base import Encoder, FieldEmbedding, pairwise_interactions
+from resus.model.encoders.base import Encoder, FieldEmbedding
 from resus.model.predictors import base
 from resus.model.predictors.neural import NeuralPredictor
 
@@ -144,12 +144,6 @@ def test_a_field_is_the_weighted_sum_of_its_columns() -> None:
     assert torch.allclose(found[3, 2], (table[11] + table[9]) / 2, atol=1e-6)
     assert torch.equal(found[:, 0], table[ROWS.ids[:, 0].long()])
     assert torch.allclose(found[:, 1], torch.stack([0.3 * table[7], -2 * table[7], table[6], 0 * table[7]]))
-
-
-def test_interactions_of_fm_are_those_of_all_pairs() -> None:
-    vectors = torch.randn(5, 6, 3, generator=torch.Generator().manual_seed(1))
-    pairs = sum((vectors[:, i] * vectors[:, j] for i, j in combinations(range(6), 2)), torch.zeros(5, 3))
-    assert torch.allclose(pairwise_interactions(vectors), pairs, rtol=0, atol=1e-5)
 
 
 def test_fm_is_its_first_order_beside_its_pairs() -> None:
