@@ -110,6 +110,7 @@ def test_a_learner_brings_its_settings_along(tmp_path: Path) -> None:
         ({"learner.kind": "plus", "encoder.hidden_units": [4]}, "encoder.hidden_units", ["deepfm"]),
         ({"predictor.rounds": 3}, "predictor.rounds", ["lightgbm"]),
         ({"predictor.kind": "lightgbm", "predictor.pretrain": False}, "predictor.pretrain", ["deepfm"]),
+        ({"predictor.kind": "logits:ours", "predictor.pretrain": False}, "predictor.pretrain", ["deepfm"]),
         ({"predictor.kind": "none", "predictor.epochs": 3}, "predictor.epochs", ["deepfm"]),
     ],
 )

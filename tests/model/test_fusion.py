@@ -1,5 +1,7 @@
 """What fusion adds to Ψ's logits, by hand."""
 
+from collections.abc import Sequence
+
 import pytest
 import torch
 
@@ -9,44 +11,39 @@ RESIDUAL = torch.tensor([0.5, -0.25, 0.125, 1.0])
 SIZES = torch.tensor([0, 1, 2, 3])
 
 
+def fusion_of(scales: Sequence[float], biases: Sequence[float] | None = None) -> Fusion:
+    """One β and bias for each size."""
+    fusion = Fusion(max_size=len(scales), scale=1.0, per_size=True, bias=biases is not None)
+    with torch.no_grad():
+        fusion.scale.copy_(torch.tensor(scales))
+        if fusion.bias is not None:
+            fusion.bias.copy_(torch.tensor(biases))
+    return fusion
+
+
 def test_one_scale_serves_every_size_but_zero() -> None:
     fusion = Fusion(max_size=3, scale=2.0, per_size=False, bias=False)
     assert fusion(RESIDUAL, SIZES).tolist() == [0.0, -0.5, 0.25, 2.0]
+    assert fusion(torch.ones(2), torch.tensor([3, 500])).tolist() == [2.0, 2.0]
     assert [parameter.shape for parameter in fusion.parameters()] == [(1,)]
 
 
 def test_each_size_has_its_scale_and_bias() -> None:
-    fusion = Fusion(max_size=3, scale=1.0, per_size=True, bias=True)
-    assert fusion.bias is not None
-    with torch.no_grad():
-        fusion.scale.copy_(torch.tensor([1.0, 2.0, 3.0]))
-        fusion.bias.copy_(torch.tensor([10.0, 20.0, 30.0]))
+    fusion = fusion_of([1.0, 2.0, 3.0], [10.0, 20.0, 30.0])
     assert fusion(RESIDUAL, SIZES).tolist() == [0.0, 9.75, 20.25, 33.0]
-
-
-@pytest.mark.parametrize("per_size", [False, True])
-def test_an_empty_support_adds_exactly_nothing_even_with_a_bias(per_size: bool) -> None:
-    fusion = Fusion(max_size=3, scale=1.0, per_size=per_size, bias=True)
-    assert fusion.bias is not None
-    torch.nn.init.constant_(fusion.bias, 5.0)
     assert torch.equal(fusion(RESIDUAL, torch.zeros(4, dtype=torch.int64)), torch.zeros(4))
+    assert fusion(torch.ones(2, 5, 4), SIZES)[1, 4].tolist() == [0.0, 11.0, 22.0, 33.0]
 
 
 def test_beyond_training_beta_keeps_to_the_curve_it_was_on() -> None:
-    fusion = Fusion(max_size=30, scale=1.0, per_size=True, bias=True)
-    assert fusion.bias is not None
     trained, beyond = torch.arange(1, 31), torch.tensor([30, 31, 300, 10**6])
-    with torch.no_grad():
-        fusion.scale.copy_(4.0 * trained / (trained + 7))
-        fusion.bias.copy_(torch.where(trained == 30, 5.0, 0.0))
+    fusion = fusion_of((4.0 * trained / (trained + 7)).tolist(), [0.0] * 29 + [5.0])
     expected = 4.0 * beyond / (beyond + 7) + 5.0
     torch.testing.assert_close(fusion(torch.ones(4), beyond), expected, rtol=1e-6, atol=0)
 
 
 def test_answers_within_training_are_the_same_beside_one_beyond_it() -> None:
-    fusion = Fusion(max_size=3, scale=1.0, per_size=True, bias=False)
-    with torch.no_grad():
-        fusion.scale.copy_(torch.tensor([0.3, 0.7, 1.1]))
+    fusion = fusion_of([0.3, 0.7, 1.1])
     alone, beside = fusion(torch.ones(4), SIZES), fusion(torch.ones(5), torch.tensor([0, 1, 2, 3, 90]))
     assert torch.equal(alone, beside[:4])
     assert 1.1 < beside[4].item() <= 2 * 1.1
@@ -54,40 +51,19 @@ def test_answers_within_training_are_the_same_beside_one_beyond_it() -> None:
 
 @pytest.mark.parametrize("scales", [[2.0, 2.0, 2.0, 2.0], [4.0, 3.0, 2.5, 2.0], [-1.0, -1.0, -1.0, -1.0]])
 def test_a_beta_that_does_not_rise_stays_beyond_training(scales: list[float]) -> None:
-    fusion = Fusion(max_size=4, scale=1.0, per_size=True, bias=False)
-    with torch.no_grad():
-        fusion.scale.copy_(torch.tensor(scales))
-    assert fusion(torch.ones(2), torch.tensor([5, 1000])).tolist() == [scales[-1]] * 2
+    assert fusion_of(scales)(torch.ones(2), torch.tensor([5, 1000])).tolist() == [scales[-1]] * 2
 
 
 @pytest.mark.parametrize("scales", [[0.01, 0.1, 1.0, 9.0], [-1.0, 0.0, 1.0, 2.0]])
 def test_beta_never_more_than_doubles_beyond_training(scales: list[float]) -> None:
-    fusion = Fusion(max_size=4, scale=1.0, per_size=True, bias=False)
-    with torch.no_grad():
-        fusion.scale.copy_(torch.tensor(scales))
-    found = fusion(torch.ones(4), torch.tensor([4, 8, 100, 10**6]))
-    assert found.tolist() == sorted(found.tolist())
-    assert found[0].item() == scales[-1]
-    assert found[-1].item() <= 2 * scales[-1]
-
-
-def test_one_scale_serves_sizes_beyond_training() -> None:
-    fusion = Fusion(max_size=3, scale=2.0, per_size=False, bias=False)
-    assert fusion(torch.ones(2), torch.tensor([3, 500])).tolist() == [2.0, 2.0]
-
-
-def test_sizes_broadcast_over_rows() -> None:
-    fusion = Fusion(max_size=3, scale=1.0, per_size=True, bias=False)
-    with torch.no_grad():
-        fusion.scale.copy_(torch.tensor([1.0, 2.0, 3.0]))
-    assert fusion(torch.ones(2, 5, 4), SIZES)[1, 4].tolist() == [0.0, 1.0, 2.0, 3.0]
+    found = fusion_of(scales)(torch.ones(4), torch.tensor([4, 8, 100, 10**6])).tolist()
+    assert found == sorted(found)
+    assert found[0] == scales[-1]
+    assert found[-1] <= 2 * scales[-1]
 
 
 def test_only_the_sizes_that_were_asked_for_learn() -> None:
-    fusion = Fusion(max_size=3, scale=1.0, per_size=True, bias=True)
-    assert fusion.bias is not None
+    fusion = fusion_of([1.0] * 3, [0.0] * 3)
     fusion(RESIDUAL, torch.tensor([0, 2, 2, 0])).sum().backward()
-    assert fusion.scale.grad is not None
-    assert fusion.bias.grad is not None
-    assert fusion.scale.grad.tolist() == [0.0, -0.125, 0.0]
-    assert fusion.bias.grad.tolist() == [0.0, 2.0, 0.0]
+    gradients = [parameter.grad.tolist() for parameter in fusion.parameters() if parameter.grad is not None]
+    assert gradients == [[0.0, -0.125, 0.0], [0.0, 2.0, 0.0]]

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from planted_models import KEEP, tiny
 
 import resus
@@ -117,23 +116,6 @@ def test_a_service_refuses_what_is_no_probability_through_the_predictor() -> Non
         predictor.logits(asked)
 
 
-def test_probabilities_that_are_taken_for_logits_are_warned_of() -> None:
-    with pytest.warns(
-        ResusWarning,
-        match="^all values of 'chance' lie between 0 and 1: if they are probabilities, use probabilities:chance$",
-    ):
-        model("logits:chance").fit(build_log(table(), SCHEMA, KEEP))
-
-
-def test_a_model_that_knows_the_labels_is_warned_of() -> None:
-    events = table().with_columns(score=pl.col("score") + 20 * pl.col("click") - 10)
-    with pytest.warns(
-        ResusWarning,
-        match=r"^'score' has an AUC of 1.0000 on training users",
-    ):
-        model("logits:score").fit(build_log(events, SCHEMA, KEEP))
-
-
 @pytest.mark.parametrize(
     ("predictor", "sentence"),
     [
@@ -160,6 +142,19 @@ def test_what_cannot_be_meant(predictor: str, sentence: str, tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("predictor", "sentence"),
+    [
+        ("logits:chance", "^all values of 'chance' lie between 0 and 1: .* use probabilities:chance$"),
+        ("logits:score", "^'score' has an AUC of 1.0000 on training users"),
+    ],
+)
+def test_a_column_that_looks_wrong_is_warned_of(predictor: str, sentence: str) -> None:
+    knowing = table().with_columns(score=pl.col("score") + 20 * pl.col("click") - 10)
+    with pytest.warns(ResusWarning, match=sentence):
+        model(predictor).fit(build_log(knowing, SCHEMA, KEEP))
+
+
 def test_a_file_in_place_of_a_predictors_name() -> None:
     with pytest.raises(ConfigError, match=r"the predictor 'model.cbm' looks like a file: let it score the table with"):
         resolve({"predictor.kind": "model.cbm"})
@@ -171,16 +166,3 @@ def test_a_column_that_is_named_in_two_ways(key: str, value: str) -> None:
         ConfigError, match=f"^the predictor is 'logits:score', and {key} is '{value}': leave one of them out$"
     ):
         model("logits:score", **{key: value})
-
-
-def test_it_cannot_be_trained_jointly() -> None:
-    with pytest.raises(ConfigError, match=r"predictor\.pretrain belongs to predictor\.kind=.*deepfm"):
-        tiny(predictor="logits:score", settings={"predictor.pretrain": False})
-
-
-def test_its_value_does_not_depend_on_the_batch() -> None:
-    log = build_log(table(), SCHEMA, KEEP)
-    predictor = model("logits:score").fit(log)._fitted().model.predictor
-    rows = np.array([5, 99, 7])
-    one_by_one = torch.tensor([predictor.logits_of_rows(log, rows[[n]])[0] for n in range(3)])
-    assert torch.equal(one_by_one, torch.from_numpy(predictor.logits_of_rows(log, rows)))

@@ -52,15 +52,6 @@ def test_the_same_seed_gives_the_same_trees(log: InteractionLog, rows: tuple[Row
     assert np.array_equal(first.logits_of_rows(log), again.logits_of_rows(log))
 
 
-def test_a_copy_made_from_its_state_scores_alike(log: InteractionLog, rows: tuple[Rows, Rows]) -> None:
-    booster, _ = fitted(log, *rows)
-    state = booster.state_dict()
-    assert all(isinstance(tensor, torch.Tensor) for tensor in state.values())
-    copy = boosting(log)
-    copy.load_state_dict(state)
-    assert np.array_equal(copy.logits_of_rows(log), booster.logits_of_rows(log))
-
-
 @pytest.mark.parametrize("damage", ["no key", "other text", "cut", "not text", "empty"])
 def test_a_damaged_booster_is_refused(log: InteractionLog, rows: tuple[Rows, Rows], damage: str) -> None:
     state = fitted(log, *rows)[0].state_dict()["booster"]
