@@ -36,15 +36,14 @@ class Personalizer(nn.Module):
     def forward(self, batch: EpisodeBatch, features: Features, basis: Tensor, labels: Tensor) -> Tensor:
         """All rows of a batch, Ψ's logits and labels `[N]` → logits of its queries `[Q]`; each row is encoded once."""
         encoded = self.encoder(features)
-        outcomes = self.learner.outcomes(labels, basis)
         groups = batch.by_support_size()
         if len(groups) == 1:
-            return basis.index_select(0, batch.query) + self._added_in(batch, encoded, outcomes)
+            return basis.index_select(0, batch.query) + self._added_in(batch, encoded, basis, labels)
         added, places = [], []
         for users in groups:
             rows = np.repeat(users, batch.lengths)
             chosen = torch.from_numpy(np.flatnonzero(rows))
-            own = (values.index_select(0, chosen) for values in (encoded, outcomes))
+            own = (values.index_select(0, chosen) for values in (encoded, basis, labels))
             added.append(self._added_in(batch.part(users), *own))
             places.append(np.flatnonzero(rows[batch.query.numpy()]))
         in_order = torch.from_numpy(np.argsort(np.concatenate(places)))
@@ -124,7 +123,8 @@ class Personalizer(nn.Module):
         added: Tensor = self.fusion(answers, mask.sum(dim=1).index_select(0, query_user))
         return added
 
-    def _added_in(self, batch: EpisodeBatch, encoded: Tensor, outcomes: Tensor) -> Tensor:
+    def _added_in(self, batch: EpisodeBatch, encoded: Tensor, basis: Tensor, labels: Tensor) -> Tensor:
+        outcomes = self.learner.outcomes(labels, basis)
         users, slots = batch.support.shape
         places = batch.support.flatten()
         return self._added(
