@@ -19,7 +19,7 @@ from resus.arrays import Doubles, Floats, Integers
 from resus.episodes.batch import Features
 from resus.model.learners.ridge import RidgeLearner
 from resus.model.personalizer import Personalizer
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor
 from resus.progress import Progress, silent
 
 BATCH_QUERIES = 1024

@@ -34,7 +34,7 @@ from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import features_of, labels_of
 from resus.files import append_line
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor
 from resus.serving.store import Event
 from resus.serving.store.sqlite import SqliteStore
 from resus.training.rowwise_adam import adam_of

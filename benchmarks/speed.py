@@ -42,7 +42,7 @@ from resus.model.build import build_personalizer
 from resus.model.encoders.architectures import DeepFM
 from resus.model.personalizer import Personalizer
 from resus.model.predictors import GradientSettings
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor
 from resus.progress import Progress
 from resus.training.episodes import fit_on_episodes
 from resus.training.loop import Schedule

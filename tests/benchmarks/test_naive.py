@@ -18,7 +18,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc
 from resus.model.build import build_personalizer
 from resus.model.personalizer import Personalizer
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor
 
 SLOTS = 8
 

@@ -19,8 +19,7 @@ from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.model.build import build_personalizer
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
-from resus.model.predictors.base import NoPredictor
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor, NoPredictor
 
 PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
 

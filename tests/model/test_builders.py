@@ -20,9 +20,8 @@ from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge import RidgeLearner
 from resus.model.predictors import PREDICTORS
-from resus.model.predictors.base import NoPredictor
+from resus.model.predictors.base import NeuralPredictor, NoPredictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.model.predictors.neural import NeuralPredictor
 
 NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
 

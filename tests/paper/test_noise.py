@@ -15,7 +15,7 @@ from resus.episodes.batch import EpisodeBatch, features_of
 from resus.episodes.prefixes import OrderedUsers
 from resus.evaluation.metrics import auc, gauc, logloss
 from resus.history import History
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor
 from resus.paper.cells.noise import LEVELS, noise_levels
 
 SUPPORT = 11  # two for each fifth, and one left over

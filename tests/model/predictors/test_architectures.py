@@ -18,7 +18,7 @@ from resus.model.encoders import ENCODERS
 from resus.model.encoders.architectures import CompressedInteractions
 from resus.model.encoders.base import Encoder, FieldEmbedding
 from resus.model.predictors import base
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor
 
 every_architecture = pytest.mark.parametrize("kind", ["lr", "fm", "wide-deep", "deepfm", "xdeepfm"])
 

@@ -81,7 +81,7 @@ class NeuralPredictorSettings(PredictorSettings, GradientSettings, NetworkSettin
         return not self.pretrain
 
     def build_predictor(self, features: "FeatureMap") -> "Predictor":
-        from resus.model.predictors.neural import NeuralPredictor
+        from resus.model.predictors.base import NeuralPredictor
 
         return NeuralPredictor(self.build_encoder(features))
 

@@ -1,4 +1,4 @@
-"""What every shared predictor Ψ can do: one logit for a row, the same for every user."""
+"""What every shared predictor Ψ can do, one logit for a row, the same for every user; and the two simplest."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from resus.arrays import Floats, Integers
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
+from resus.model.encoders.base import Encoder
 from resus.progress import Progress, silent
 
 SCORING_ROWS = 2048
@@ -76,3 +77,26 @@ class NoPredictor(Predictor):
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         assert not state_dict
+
+
+class NeuralPredictor(nn.Module, Predictor):
+    """Ψ(x) = w·Φ(x) + b."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.output = nn.Linear(encoder.width, 1)
+
+    @property
+    def network(self) -> nn.Module:
+        return self
+
+    def forward(self, features: Features) -> Tensor:
+        """`[N]` logits."""
+        logits: Tensor = self.output(self.encoder(features)).squeeze(1)
+        return logits
+
+    @torch.no_grad()
+    def logits(self, features: Features) -> Tensor:
+        logits: Tensor = self(features)
+        return logits

@@ -17,8 +17,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.history import EpochRecord, History
 from resus.model.predictors import PREDICTORS, NeuralPredictorSettings
-from resus.model.predictors.base import Predictor
-from resus.model.predictors.neural import NeuralPredictor
+from resus.model.predictors.base import NeuralPredictor, Predictor
 from resus.randomness import Purpose, generator
 
 
