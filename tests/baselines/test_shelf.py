@@ -36,18 +36,13 @@ def fitted(name: str, given: Task) -> tuple[Floats, History]:
     return answers(method, given), history
 
 
-class Told:
-    """Records the stages that progress names."""
+def naming(stages: set[str]) -> Progress:
+    """Progress that adds the names of stages to a set."""
+    return lambda task, *_: stages.add(task.partition(",")[0])
 
-    def __init__(self) -> None:
-        self.stages: list[str] = []
 
-    def __call__(self, task: str, done: int, total: int | None, unit: str = "") -> None:
-        self.stages.append(task.partition(",")[0])
-
-    @property
-    def folds(self) -> set[str]:
-        return {stage for stage in self.stages if stage.startswith(WITHOUT)}
+def folds_among(stages: set[str]) -> set[str]:
+    return {stage for stage in stages if stage.startswith(WITHOUT)}
 
 
 def folds_of(history: History) -> History:
@@ -55,16 +50,17 @@ def folds_of(history: History) -> History:
 
 
 def test_folds_are_trained_once_for_all_variants(tmp_path: Path) -> None:
-    first, again = Told(), Told()
-    _, history = fitted("resus-plus", task(tmp_path, first))
-    assert len(first.folds) == 4
+    first: set[str] = set()
+    again: set[str] = set()
+    _, history = fitted("resus-plus", task(tmp_path, naming(first)))
+    assert len(folds_among(first)) == 4
     assert len({line.stage for line in folds_of(history)}) == 4
     for name in ("resus-plus-without-taste", "resus-plus-without-bias", "resus-plus"):
-        _, other = fitted(name, task(tmp_path, again))
+        _, other = fitted(name, task(tmp_path, naming(again)))
         assert folds_of(other) == folds_of(history)
-    assert "factors" in again.stages
-    assert not again.folds
-    assert "predictor" not in again.stages
+    assert "factors" in again
+    assert "predictor" not in again
+    assert not folds_among(again)
     _, without = fitted("resus-plus-without-folds", task(tmp_path))
     assert not folds_of(without)
     assert len(list(tmp_path.glob("*.npy"))) == 1
@@ -99,9 +95,9 @@ def test_a_stopped_cross_fit_resumes(tmp_path: Path) -> None:
 
     with pytest.raises(StoppedError):
         fitted("resus-plus", task(tmp_path, stop))
-    resumed = Told()
-    found, told = fitted("resus-plus", task(tmp_path, resumed))
-    assert resumed.folds == {f"{WITHOUT} 3 of 4", f"{WITHOUT} 4 of 4"}
+    resumed: set[str] = set()
+    found, told = fitted("resus-plus", task(tmp_path, naming(resumed)))
+    assert folds_among(resumed) == {f"{WITHOUT} 3 of 4", f"{WITHOUT} 4 of 4"}
     alone, history = fitted("resus-plus", task())
     np.testing.assert_array_equal(found, alone)
     assert told == history

@@ -32,10 +32,6 @@ def fitted(log: InteractionLog) -> UserBias:
     return method
 
 
-def losses(basis: float, added: float, label: float) -> float:
-    return float(np.logaddexp(0.0, basis + added) - label * (basis + added))
-
-
 def naive_loss(method: UserBias, task: Task, scale: float, prior: float) -> float:
     """The mean cross-entropy over every size's queries of the validation users, one query after the other."""
     found, start = [], 0
@@ -46,7 +42,7 @@ def naive_loss(method: UserBias, task: Task, scale: float, prior: float) -> floa
         residuals = clicked - 1 / (1 + np.exp(-own))
         for size in task.config.evaluation.sizes[1:]:
             added = scale * residuals[:size].sum() / (size + prior)
-            found += [losses(own[place], added, clicked[place]) for place in range(size, length)]
+            found += list(np.logaddexp(0.0, own[size:] + added) - clicked[size:] * (own[size:] + added))
         start += length
     return float(np.mean(found))
 
@@ -75,12 +71,6 @@ def test_scores_equal_a_loop_over_users(log: InteractionLog, fitted: UserBias) -
         residual = sum(log.labels[rows[known]] - 1 / (1 + np.exp(-basis[known])))
         expected += list(basis[start + size : start + length] + fitted.scale * residual / (size + fitted.prior))
     np.testing.assert_allclose(fitted.score(log, EpisodeBatch(rows, lengths, sizes)), expected, rtol=1e-5, atol=1e-5)
-
-
-def test_without_events_it_is_the_shared_model(log: InteractionLog, fitted: UserBias) -> None:
-    ordered = OrderedUsers.of(log, np.arange(10), seed=1)
-    basis = fitted.predictor.logits_of_rows(log, ordered.rows)
-    np.testing.assert_array_equal(fitted.score_prefixes(log, ordered, SIZES)[:, 0], basis)
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.1])

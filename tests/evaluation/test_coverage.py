@@ -11,7 +11,7 @@ from resus.data.datasets.planted import draw_world
 from resus.data.split import UserSplit, split_users
 from resus.episodes.batch import features_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.evaluation.coverage import REACH, coverage_of
+from resus.evaluation.coverage import coverage_of
 from resus.evaluation.evaluate import ComparedModel, evaluate
 from resus.evaluation.intervals import FEWEST_DRAWS
 from resus.evaluation.population import ScoredQueries
@@ -144,19 +144,6 @@ def test_without_draws_no_interval_is_asked_for(log: InteractionLog, config: Con
     assert (results.coverage, results.gains) == (None, None)
     assert results.tuned_on_validation == ["RESUS+"]
     assert not [task for task in tasks if "coverage" in task or "gains" in task]
-
-
-@pytest.mark.parametrize("spread", [0.7, 1.2, 2.0])
-def test_known_chances_are_covered_as_often_as_said(spread: float) -> None:
-    """Labels are coins of known chances: about nine in ten users lie within, whole numbers or not."""
-    rng = np.random.default_rng(0)
-    for queries in (3, 5, 10, 20, 30):
-        chance = 1 / (1 + np.exp(-rng.normal(-0.5, spread, (50_000, queries))))
-        miss = np.abs((rng.random(chance.shape) < chance).sum(axis=1) - chance.sum(axis=1))
-        deviation = np.sqrt((chance * (1 - chance)).sum(axis=1))
-        assert 0.885 < (miss <= REACH * deviation).mean() < 0.925
-        corrected = (miss <= REACH * deviation + 0.5).mean()
-        assert corrected > (0.97 if queries == 3 else 0.925)
 
 
 def test_a_posterior_that_is_right_covers_what_it_says() -> None:

@@ -216,17 +216,6 @@ def test_the_file_gives_back_what_was_written(log: InteractionLog, split: UserSp
     curve.write(tmp_path / "warm-up.json")
     assert WarmUp.read(tmp_path / "warm-up.json") == curve
     assert [path.name for path in tmp_path.iterdir()] == ["warm-up.json"]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("{}", "not a warm-up file of format 1"),
-        ('{"format": 1, "sizes": 3}', "of this version"),
-        ("{", "not valid JSON"),
-    ],
-)
-def test_a_file_that_is_no_curve_is_refused_in_a_sentence(tmp_path: Path, content: str, words: str) -> None:
-    (tmp_path / "warm-up.json").write_text(content)
-    with pytest.raises(ArtifactError, match=words):
+    (tmp_path / "warm-up.json").write_text("{}")
+    with pytest.raises(ArtifactError, match="not a warm-up file of format 1: run 'resus warm-up'"):
         WarmUp.read(tmp_path / "warm-up.json")

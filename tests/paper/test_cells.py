@@ -1,6 +1,5 @@
 """Cells run once, side by side and after a kill; hyperparameters are chosen once, on validation users."""
 
-import json
 import os
 import signal
 import subprocess
@@ -51,37 +50,22 @@ def planned(folder: Path, log: Path, *, runs: int = 2, jobs: int = 1, rate: floa
     )
 
 
-def test_finished_cells_are_not_run_again(tmp_path: Path) -> None:
-    wanted = planned(tmp_path, log_at(tmp_path), runs=1)
+def test_finished_cells_keep_their_scores_and_only_a_line_cut_short_runs_again(tmp_path: Path) -> None:
+    wanted, out = planned(tmp_path, log_at(tmp_path), runs=1), tmp_path / "out"
     assert run_cells(wanted, jobs=1) == {}
-    before = (tmp_path / "out" / CELLS).read_bytes()
-    assert missing(wanted) == []
-    assert run_cells(wanted, jobs=1) == {}
-    assert (tmp_path / "out" / CELLS).read_bytes() == before
-    assert not list((tmp_path / "out" / "unfinished").iterdir())
-
-
-def test_a_cell_keeps_scores_on_the_test_users(tmp_path: Path) -> None:
-    wanted = planned(tmp_path, log_at(tmp_path), runs=1)
-    run_cells(wanted, jobs=1)
+    assert not list((out / "unfinished").iterdir())
     for cell in wanted:
-        tensors, facts = load_tensors(scores_path(tmp_path / "out", cell.key))
+        tensors, facts = load_tensors(scores_path(out, cell.key))
         assert tensors["logits"].shape[0] == len(tensors["labels"]) == len(tensors["users"])
         assert facts["sizes"] == list(range(7))
-
-
-def test_a_line_cut_short_by_a_kill_is_its_cell_run_again(tmp_path: Path) -> None:
-    wanted = planned(tmp_path, log_at(tmp_path), runs=1)
-    run_cells(wanted, jobs=1)
-    path = tmp_path / "out" / CELLS
-    whole = path.read_text()
-    path.write_text(whole[:-40])
+    before, results = (out / CELLS).read_bytes(), [cell.results for cell in read_cells(out)]
+    assert missing(wanted) == []
+    assert run_cells(wanted, jobs=1) == {}
+    assert (out / CELLS).read_bytes() == before
+    (out / CELLS).write_bytes(before[:-40])
     assert len(missing(wanted)) == 1
     run_cells(wanted, jobs=1)
-    assert [cell.results for cell in read_cells(tmp_path / "out")] == [
-        type(cell.results).model_validate(json.loads(line)["results"])
-        for cell, line in zip(read_cells(tmp_path / "out"), whole.splitlines(), strict=True)
-    ]
+    assert [cell.results for cell in read_cells(out)] == results
 
 
 def test_one_diverging_cell_does_not_stop_the_others(tmp_path: Path) -> None:

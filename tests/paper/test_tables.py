@@ -42,7 +42,7 @@ def full_tables() -> list[ReportTable]:
     comparisons = [comparison(stage=stage, metric=metric) for stage in ("I", "II") for metric in ("auc", "gauc")]
     full = material(every_cell(), comparisons)
     checks = [Check("I", 1, "a"), Check("II", -1, "b")]
-    claim = Claim("rq1", "RESUS_RR wins in 50 % of cases & more", "5.2", (), lambda _: checks)
+    claim = Claim("rq1", "RESUS_RR wins in 50 % of cases & more", (), lambda _: checks, where="5.2")
     ruling = Ruling(claim, {"ml-1m": verdict_of(checks)}, {"frappe": verdict_of(checks[1:])})
     tables = [
         table_3(full, "ml-1m"),

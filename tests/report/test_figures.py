@@ -9,6 +9,7 @@ from PIL import Image
 from planted_results import EVENTS, example, example_curve, example_of_short_users, example_without_truth
 
 from resus.evaluation.metrics import AUC, GAUC
+from resus.history import EpochRecord
 from resus.report.figures import (
     curve_figure,
     gain_figure,
@@ -81,22 +82,15 @@ def test_the_population_is_drawn_from_zero() -> None:
         assert drawn == [getattr(results.models["DeepFM"].sizes[k], count) for k in results.sizes]
 
 
-def test_history_draws_each_stage_but_not_time() -> None:
-    history = [
-        {"stage": stage, "epoch": epoch, "loss": 1 / epoch, "seconds": 2.5, "best": epoch == 1}
-        for stage in ("predictor", "learner")
-        for epoch in (1, 2, 3)
-    ]
-    figure = history_figure(history)
+def test_history_draws_every_stage_and_needs_two_epochs() -> None:
+    stages = [f"stage {number}" for number in range(9)]  # more than there are colours
+    history = [EpochRecord(stage, epoch, 0.6, loss=1 / epoch) for stage in stages for epoch in (1, 2, 3)]
+    figure = history_figure([*history, EpochRecord("trees", 1, 0.7)])
     assert figure is not None
-    (axes,) = (axes for axes in figure.axes if axes.get_visible())
-    assert axes.get_title(loc="left") == "loss"
-    assert [line.get_label() for line in axes.get_lines()] == ["predictor", "learner"]
-
-
-@pytest.mark.parametrize("history", [[], [{"epoch": 1}], [{"epoch": 1, "loss": 0.5}]])
-def test_a_history_without_a_curve_draws_nothing(history: list[dict[str, float]]) -> None:
-    assert history_figure(history) is None
+    for axes, title in zip(figure.axes, ("loss", "validation auc"), strict=True):
+        assert axes.get_title(loc="left") == title
+        assert [line.get_label() for line in axes.get_lines()] == [*stages, "trees"]
+    assert history_figure(history[:1]) is None
 
 
 def test_the_picture_of_gains_holds_every_dot_and_its_interval() -> None:

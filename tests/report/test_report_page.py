@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ from planted_results import (
 
 from resus.evaluation.metrics import AUC, METRICS, RELATIVE, Metric
 from resus.evaluation.results import Measured, Results
+from resus.history import EpochRecord
 from resus.report.measures import coverage_rows, gain_metrics, gains_of, verdict
 from resus.report.page import write_report, write_warm_up
 from resus.report.words import summary, tuned_sentence
 
 CONFIG = {"predictor": {"embedding_dim": 10}}
-HISTORY = [{"stage": "learner", "epoch": epoch, "loss": 1 / epoch} for epoch in (1, 2, 3)]
+HISTORY = [EpochRecord("learner", epoch, 0.6, loss=1 / epoch) for epoch in (1, 2, 3)]
 
 
 def page_of(tmp_path: Path, results: Results, **options: Any) -> Page:
@@ -84,7 +86,9 @@ def test_names_are_escaped(tmp_path: Path, full: Page) -> None:
     name = "<script>alert('$x$')</script> & <b>"
     results = planted_results((4, 9, 14) * 20, name=name, draws=60)
     renamed = results.model_copy(update={"protocol": "<i>", "log": results.log.model_copy(update={"name": "<u>"})})
-    page = page_of(tmp_path, renamed, config={"note": name}, history=[{**row, "stage": name} for row in HISTORY])
+    page = page_of(
+        tmp_path, renamed, config={"note": name}, history=[replace(record, stage=name) for record in HISTORY]
+    )
     assert {tag for tag, _ in page.tags} == {tag for tag, _ in full.tags}
     assert "<u>" in page.text
     assert any(row[0] == name for row in page.rows if row)

@@ -19,7 +19,6 @@ from resus.report.words import (
     best_contender,
     coverage_sentences,
     gain_sentence,
-    size_range,
     summary,
     tuned_sentence,
     warm_up_population,
@@ -197,11 +196,6 @@ def test_a_base_no_better_than_chance_has_no_rela_impr_to_quote() -> None:
     headline = summary(results.model_copy(update={"models": changed}))[0]
     assert "RelaImpr" not in headline
     assert "DeepFM itself ranks no better than chance" in headline
-
-
-def test_a_range_of_sizes_is_its_ends() -> None:
-    assert size_range([10, 20, 30]) == "10–30"
-    assert size_range([0]) == "0"
 
 
 def test_coverage_names_level_stages_and_contrasts() -> None:

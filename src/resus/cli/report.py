@@ -35,13 +35,15 @@ def _draw_results(file: Path, folder: Path) -> None:
     from resus.cli.console import say
     from resus.evaluation.results import Results
     from resus.files import read_json
+    from resus.history import EpochRecord
     from resus.report.figures import write_pictures
     from resus.report.page import write_report
 
     results = Results.read(file)
     facts = read_json(file.parent / FACTS) if (file.parent / FACTS).is_file() else {}
     pictures = write_pictures(results, folder)
-    page = write_report(results, folder / "report.html", config=facts.get("config"), history=facts.get("history"))
+    history = [EpochRecord(**record) for record in facts.get("history", ())]
+    page = write_report(results, folder / "report.html", config=facts.get("config"), history=history)
     say(f"{len(pictures)} pictures in {folder}")
     say(f"report: {page}")
 

@@ -56,7 +56,9 @@ def reproduce(
     report_only: bool,
 ) -> None:
     _refuse_mistakes(methods, settings, quick and bool(data_sets))
-    logs, absent = _quick_log(folder) if quick else _logs(data_sets)
+    logs, absent = ({"planted": folder / "planted"}, {}) if quick else _logs(data_sets)
+    if quick:
+        planted_at(logs["planted"], QUICK_WORLD)
     cores = 1 if quick else os.cpu_count() or 1  # small networks are slower with several threads
     planned = plan_cells(
         questions,
@@ -153,12 +155,6 @@ def _logs(data_sets: Sequence[str] | None) -> tuple[dict[str, Path], dict[str, s
             "no published data set is prepared: run 'resus prepare ml-1m' or 'resus prepare frappe', or try --quick"
         )
     return found, absent
-
-
-def _quick_log(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
-    path = folder / "planted"
-    planted_at(path, QUICK_WORLD)
-    return {"planted": path}, {}
 
 
 def _facts(folder: Path) -> dict[str, str]:

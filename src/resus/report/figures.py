@@ -4,6 +4,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from resus.evaluation.metrics import AUC, GAUC, Measure, Metric
 from resus.evaluation.results import Gain, Measured, Results, WarmUp
 from resus.files import atomic_path
+from resus.history import EpochRecord
 from resus.report.measures import gain_metrics, gains_of, metrics_of, relative_measures_of
 
 # colours of Okabe and Ito, which colour-blind readers can tell apart; markers do so in greyscale
@@ -171,43 +173,24 @@ def population_figure(results: Results) -> Figure:
     return figure
 
 
-def history_figure(history: Sequence[Mapping[str, Any]]) -> Figure | None:
-    """One small panel per number that training recorded, except time, by epoch; None if there is no curve."""
-    numbers = [key for key in dict.fromkeys(key for row in history for key in row) if _is_curve(history, key)]
-    if not numbers:
+def history_figure(history: Sequence[EpochRecord]) -> Figure | None:
+    """Loss and validation AUC by epoch, a line per stage of training; None if there is no curve."""
+    if len(history) < 2:
         return None
-    columns = min(3, len(numbers))
-    rows = -(-len(numbers) // columns)
-    parts = list(dict.fromkeys(_part(row) for row in history))
+    stages = list(dict.fromkeys(record.stage for record in history))
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.6 * columns + 0.1, 2.3 * rows), layout="constrained")
-        panels = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes, key in zip(panels, numbers, strict=False):
+        figure = Figure(figsize=(7.3, 2.3), layout="constrained")
+        panels = figure.subplots(1, 2)
+        for axes, key in zip(panels, ("loss", "validation_auc"), strict=True):
             axes.set_title(key.replace("_", " "), loc="left", fontsize=9.5, fontweight="bold", color=INK)
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            for part, colour, marker in zip(parts, COLOURS, MARKERS, strict=False):
-                of_part = [row for row in history if _part(row) == part and isinstance(row.get(key), int | float)]
-                epochs = [row.get("epoch", place) for place, row in enumerate(of_part, start=1)]
-                axes.plot(
-                    epochs, [row[key] for row in of_part], color=colour, marker=marker, markersize=3.5, label=part
-                )
-        for axes in panels[len(numbers) :]:
-            axes.set_visible(False)
-        if len(parts) > 1:
-            figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", frameon=False, ncols=3)
+            for stage, colour, marker in zip(stages, cycle(COLOURS), cycle(MARKERS), strict=False):
+                own = [record for record in history if record.stage == stage]
+                epochs, values = [record.epoch for record in own], [getattr(record, key) for record in own]
+                axes.plot(epochs, values, color=colour, marker=marker, markersize=3.5, label=stage)
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper right", frameon=False, ncols=3)
         figure.supxlabel("epoch", fontsize=8.5, color=MUTED)
     return figure
-
-
-def _is_curve(history: Sequence[Mapping[str, Any]], key: str) -> bool:
-    values = [row[key] for row in history if key in row]
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    return key not in ("epoch", "seconds") and len(numbers) > 1 and bool(np.isfinite(numbers).any())
-
-
-def _part(row: Mapping[str, Any]) -> str:
-    """The text values of a row name the stage of training."""
-    return " ".join(value for value in row.values() if isinstance(value, str))
 
 
 def _lines(evaluation: Results | WarmUp) -> dict[str, Line]:

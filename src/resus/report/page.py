@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from resus.evaluation.metrics import AUC, GAUC, Measure
 from resus.evaluation.results import Measured, Results, WarmUp
 from resus.files import write_text
+from resus.history import EpochRecord
 from resus.report import figures
 from resus.report.measures import (
     ShownCell,
@@ -31,11 +32,11 @@ def write_report(
     path: Path,
     *,
     config: Mapping[str, Any] | None = None,
-    history: Sequence[Mapping[str, Any]] | None = None,
+    history: Sequence[EpochRecord] = (),
 ) -> Path:
     """The page is written whole or not at all."""
     measures = [*metrics_of(results), *relative_measures_of(results)]
-    training = figures.history_figure(history) if history else None
+    training = figures.history_figure(history)
     fixed = {name: model.fixed_population for name, model in results.models.items()}
     html = _render(
         "report.html.j2",

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from planted_models import KEEP, SCHEMA, TINY, events, log_of
+from planted_models import KEEP, SCHEMA, TINY, events
 from torch import Tensor
 from torch.nn import functional
 
@@ -182,11 +182,3 @@ def test_a_run_that_was_cut_off_goes_on_with_its_memories(tmp_path: Path) -> Non
         cut.fit(Task(log(), resolve(TINY), folder=tmp_path, progress=stop_in_the_second_epoch))
     resumed.fit(Task(log(), resolve(TINY), folder=tmp_path))
     torch.testing.assert_close(resumed.network.state_dict(), whole.network.state_dict(), rtol=0, atol=0)
-
-
-def test_a_log_without_user_fields_can_be_learned() -> None:
-    plain = log_of(events())
-    assert user_fields(plain, np.arange(plain.n_users)) == ()
-    method = MAMO()
-    method.fit(Task(plain, resolve(TINY)))
-    assert method.network.profile_fields == []

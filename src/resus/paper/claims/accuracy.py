@@ -17,7 +17,8 @@ from resus.paper.claims.judging import (
 )
 from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED, RIVALS, STAGES
 
-_TABLE_3 = "5.2, table 3"
+_claim = partial(Claim, "rq1", where="5.2, table 3")
+_own_claim = partial(Claim, "rq1")
 
 
 def _best_of_all(evidence: Evidence, metric: str) -> list[Check]:
@@ -169,120 +170,87 @@ def _gain_in_gauc(evidence: Evidence) -> list[Check]:
     return found
 
 
-_PAPER: tuple[Claim, ...] = (
-    Claim(
-        "rq1",
+CLAIMS: tuple[Claim, ...] = (
+    _claim(
         "RESUS, the better of its two learners, has the best AUC of all methods in every stage; on Frappe in stage I "
         "only Meta-Embedding is ahead.",
-        _TABLE_3,
         (*RIVALS, *PROPOSED),
         partial(_best_of_all, metric="auc"),
     ),
-    Claim(
-        "rq1",
+    _claim(
         "The better of RESUS's two learners also has the lowest Logloss of all methods in every stage, except in "
         "stage I on Frappe.",
-        _TABLE_3,
         (*RIVALS, *PROPOSED),
         _lowest_logloss,
     ),
-    Claim(
-        "rq1",
+    _claim(
         f"RESUS beats the best rival significantly (p < {SIGNIFICANT} in the t-test over runs and in the bootstrap "
         "over users).",
-        _TABLE_3,
         (*RIVALS, *PROPOSED),
         _significantly,
     ),
-    Claim(
-        "rq1",
+    _claim(
         "RESUS is more stable than the optimisation-based methods: its worst place over the stages is better than "
         "theirs.",
-        "5.2",
         (*RIVALS, *PROPOSED),
         _stable,
+        where="5.2",
     ),
-    Claim(
-        "rq1",
+    _claim(
         "On average RESUS-RR is the better learner on MovieLens-1M, RESUS-NN on Frappe and Taobao.",
-        _TABLE_3,
         PROPOSED,
         _better_learner,
     ),
-    Claim(
-        "rq1",
+    _claim(
         "Optimisation-based methods beat few-shot representation methods on average.",
-        _TABLE_3,
         RIVALS,
         _optimisation_over_few_shot,
     ),
-    Claim(
-        "rq1",
+    _claim(
         "Meta-Embedding beats MeLU and MAMO in stage I.",
-        _TABLE_3,
         OPTIMISATION,
         partial(_meta_embedding, stages=("I",), ahead=True),
     ),
-    Claim(
-        "rq1",
+    _claim(
         "Meta-Embedding loses to MeLU and MAMO in stages II and III.",
-        _TABLE_3,
         OPTIMISATION,
         partial(_meta_embedding, stages=("II", "III"), ahead=False),
     ),
-    Claim("rq1", "RESUS gets better with more events: stage I < II < III.", _TABLE_3, PROPOSED, _rises),
-    Claim(
-        "rq1",
+    _claim("RESUS gets better with more events: stage I < II < III.", PROPOSED, _rises),
+    _claim(
         "Almost all methods (all but one at most) reach a higher AUC and a lower Logloss in stage III than in I.",
-        _TABLE_3,
         (*RIVALS, *PROPOSED),
         _almost_all_gain,
     ),
-    Claim(
-        "rq1",
+    _claim(
         f"Few-shot representation methods gain little (at most {LITTLE} AUC) from stage II to III.",
-        _TABLE_3,
         FEW_SHOT,
         _few_shot_gains_little,
     ),
-)
-
-_OURS: tuple[Claim, ...] = (
-    Claim(
-        "rq1",
+    _own_claim(
         "RESUS gets better with more events also on the fixed population, where the queries stay the same.",
-        "",
         PROPOSED,
         _rises_on_the_fixed_population,
     ),
-    Claim(
-        "rq1",
+    _own_claim(
         "RESUS's gain over its Ψ survives in GAUC, which ranks each user's own candidates "
         f"(by more than {COMPARABLE}).",
-        "",
         ("deepfm", *PROPOSED),
         _gain_in_gauc,
     ),
-    Claim(
-        "rq1",
+    _own_claim(
         "RESUS has the best GAUC of the paper's methods in every stage.",
-        "",
         (*RIVALS, *PROPOSED),
         partial(_best_of_all, metric="gauc"),
     ),
-    Claim(
-        "rq1",
+    _own_claim(
         "RESUS beats user bias, Ψ plus a shrunken mean of the user's residuals, in AUC and GAUC.",
-        "",
         ("user-bias", *PROPOSED),
         partial(beats, methods=PROPOSED, rivals=["user-bias"]),
     ),
-    Claim(
-        "rq1",
+    _own_claim(
         "RESUS beats LightGBM with history features in AUC and GAUC.",
-        "",
         ("history-trees", *PROPOSED),
         partial(beats, methods=PROPOSED, rivals=["history-trees"]),
     ),
 )
-CLAIMS = (*_PAPER, *_OURS)

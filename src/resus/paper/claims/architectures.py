@@ -11,7 +11,9 @@ ENOUGH_RUNS = 3  # with two runs, a t-test reaches the level only if they agree 
 TESTS = f"p < {LEVEL} in the t-test over at least {ENOUGH_RUNS} runs and in the bootstrap over users"
 LEARNERS = ("nn", "rr")
 
-_TABLE_4, _TABLE_5, _BOOSTING_ROWS = "5.3, table 4", "5.3, table 5", "5.4, table 5"
+_on_table_4 = partial(Claim, "rq2", where="5.3, table 4")
+_on_table_5 = partial(Claim, "rq2", where="5.3, table 5")
+_on_boosting = partial(Claim, "rq3", where="5.4, table 5")
 _RESUS_ON_ALL = tuple(resus_on(learner, kind) for kind in ARCHITECTURES for learner in LEARNERS)
 _PREDICTORS = {kind: kind for kind in ARCHITECTURES}
 _BOOSTING = {kind: f"boosted-{kind}" for kind in BOOSTED}
@@ -127,98 +129,73 @@ def _boosting_raises(evidence: Evidence, metric: str) -> list[Check]:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "rq2",
+    _on_table_4(
         f"RESUS beats MUS, which has no Ψ, by far (more than {FAR} AUC in every stage).",
-        _TABLE_4,
         ("mus", *PROPOSED),
         _over_mus,
     ),
-    Claim(
-        "rq2",
+    _on_table_4(
         f"Pretraining Ψ is better than training it jointly, or comparable (within {COMPARABLE} AUC); on Frappe it is "
         "worse.",
-        _TABLE_4,
         (*PROPOSED, *JOINT.values()),
         _pretraining,
     ),
-    Claim(
-        "rq2",
+    _on_table_4(
         f"Even without pretraining RESUS is better than the best rival, or comparable (within {COMPARABLE} AUC), in "
         "most cases.",
-        "5.3, tables 3 and 4",
         (*JOINT.values(), *RIVALS),
         _joint_against_rivals,
+        where="5.3, tables 3 and 4",
     ),
-    Claim(
-        "rq2",
+    _on_table_5(
         "RESUS improves every architecture of Ψ in every stage.",
-        _TABLE_5,
         (*ARCHITECTURES, *_RESUS_ON_ALL),
         partial(_resus_beats, rivals=_PREDICTORS),
     ),
-    Claim(
-        "rq2",
+    _on_table_5(
         f"All of RESUS's gains over its Ψ are significant ({TESTS}).",
-        _TABLE_5,
         (*ARCHITECTURES, *_RESUS_ON_ALL),
         partial(_all_gains_significant, rivals=_PREDICTORS),
     ),
-    Claim(
-        "rq2",
+    _on_table_5(
         "LightGBM is the best Ψ.",
-        _TABLE_5,
         ARCHITECTURES,
         partial(_lightgbm_is_best, methods=ARCHITECTURES, champions=("lightgbm",)),
     ),
-    Claim(
-        "rq2",
+    _on_table_5(
         "RESUS on LightGBM is the best RESUS.",
-        _TABLE_5,
         _RESUS_ON_ALL,
         partial(
             _lightgbm_is_best, methods=_RESUS_ON_ALL, champions=(resus_on("nn", "lightgbm"), resus_on("rr", "lightgbm"))
         ),
     ),
-    Claim(
-        "rq2",
+    _on_table_5(
         "A better Ψ makes a better RESUS: xDeepFM beats LR, and RESUS-RR on xDeepFM beats RESUS-RR on LR.",
-        _TABLE_5,
         ("lr", "xdeepfm", resus_on("rr", "lr"), resus_on("rr", "xdeepfm")),
         _better_predictor_better_resus,
     ),
-    Claim(
-        "rq2",
+    _on_table_5(
         f"RESUS's gains are stable over architectures (the largest at most {STEADY:.0f} times the smallest).",
-        _TABLE_5,
         (*ARCHITECTURES, *_RESUS_ON_ALL),
         _steady_gains,
     ),
-    Claim(
-        "rq3",
+    _on_boosting(
         "Boosting improves Ψ's AUC in every case.",
-        _BOOSTING_ROWS,
         _PREDICTORS_AND_BOOSTED,
         partial(_boosting_raises, metric="auc"),
     ),
-    Claim(
-        "rq3",
+    _on_boosting(
         "Boosting raises Ψ's Logloss.",
-        _BOOSTING_ROWS,
         _PREDICTORS_AND_BOOSTED,
         partial(_boosting_raises, metric="logloss"),
     ),
-    Claim(
-        "rq3",
+    _on_boosting(
         "RESUS beats boosting on every architecture.",
-        _BOOSTING_ROWS,
         _BOOSTED_AND_RESUS,
         partial(_resus_beats, rivals=_BOOSTING),
     ),
-    Claim(
-        "rq3",
+    _on_boosting(
         f"All of RESUS's gains over boosting are significant ({TESTS}).",
-        _BOOSTING_ROWS,
         _BOOSTED_AND_RESUS,
         partial(_all_gains_significant, rivals=_BOOSTING),
     ),

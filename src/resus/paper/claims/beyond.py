@@ -33,7 +33,7 @@ def _not_much_slower(evidence: Evidence) -> list[Check]:
 
 
 def _claim(words: str, rivals: tuple[str, ...], checks: Checks | None = None) -> Claim:
-    return Claim("beyond", words, "", (PLUS, *rivals), checks or partial(beats, methods=[PLUS], rivals=rivals))
+    return Claim("beyond", words, (PLUS, *rivals), checks or partial(beats, methods=[PLUS], rivals=rivals))
 
 
 CLAIMS: tuple[Claim, ...] = (

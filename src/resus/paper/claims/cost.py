@@ -9,7 +9,7 @@ from resus.paper.claims.judging import Check, Claim, Evidence
 from resus.paper.published import Times
 from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED, RIVALS
 
-_TABLE_6 = "5.6, table 6"
+_claim = partial(Claim, "rq5", where="5.6, table 6")
 
 
 def _fastest(evidence: Evidence, seconds: Callable[[Times], float]) -> list[Check]:
@@ -69,39 +69,30 @@ def _slow_to_converge(evidence: Evidence) -> list[Check]:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "rq5",
+    _claim(
         "RESUS trains faster than every rival (pretraining counted).",
-        _TABLE_6,
         (*RIVALS, *PROPOSED),
         partial(_fastest, seconds=training_seconds),
     ),
-    Claim(
-        "rq5",
+    _claim(
         "RESUS has the shortest test time.",
-        _TABLE_6,
         (*RIVALS, *PROPOSED),
         partial(_fastest, seconds=attrgetter("test")),
     ),
-    Claim(
-        "rq5",
+    _claim(
         "Optimisation-based methods train longer than few-shot representation methods on average.",
-        _TABLE_6,
         RIVALS,
         _optimisation_trains_longer,
     ),
-    Claim(
-        "rq5",
+    _claim(
         "Meta-Embedding trains longer than MeLU, but tests faster.",
-        _TABLE_6,
         ("meta-embedding", "melu"),
         _meta_embedding_and_melu,
     ),
-    Claim(
-        "rq5",
+    _claim(
         "MAMO and Meta-Embedding take more epochs than all the others.",
-        "5.6, figure 5",
         (*RIVALS, *PROPOSED),
         _slow_to_converge,
+        where="5.6, figure 5",
     ),
 )

@@ -127,9 +127,9 @@ class Claim:
 
     question: str
     words: str
-    where: str
     methods: tuple[str, ...]
     checks: Checks
+    where: str = ""
 
     @property
     def ours(self) -> bool:

@@ -7,7 +7,7 @@ from resus.paper.cells.summary import Noise
 from resus.paper.claims.judging import FAR, Check, Claim, Evidence
 from resus.paper.questions import PROPOSED
 
-_FIGURE_4 = "5.5, figure 4"
+_claim = partial(Claim, "rq4", where="5.5, figure 4")
 
 
 def _levels(evidence: Evidence, method: str) -> list[Noise]:
@@ -64,38 +64,28 @@ def _falls_less_than_mus(evidence: Evidence) -> list[Check]:
 
 
 CLAIMS: tuple[Claim, ...] = (
-    Claim(
-        "rq4",
+    _claim(
         "RESUS beats Meta-Embedding at every noise level.",
-        _FIGURE_4,
         ("meta-embedding", *PROPOSED),
         partial(_ahead_at_every_level, metric="auc", name="AUC", sign=1),
     ),
-    Claim(
-        "rq4",
+    _claim(
         "RESUS has a lower Logloss than Meta-Embedding at every noise level.",
-        _FIGURE_4,
         ("meta-embedding", *PROPOSED),
         partial(_ahead_at_every_level, metric="logloss", name="Logloss", sign=-1),
     ),
-    Claim(
-        "rq4",
+    _claim(
         f"RESUS's AUC is stable over the noise levels (it varies by less than {FAR}).",
-        _FIGURE_4,
         PROPOSED,
         _stable,
     ),
-    Claim(
-        "rq4",
+    _claim(
         f"RESUS's AUC falls slightly from the nearest to the farthest support (by less than {FAR}).",
-        _FIGURE_4,
         PROPOSED,
         _falls_slightly,
     ),
-    Claim(
-        "rq4",
+    _claim(
         "RESUS's AUC falls less from the nearest to the farthest support than MUS's.",
-        _FIGURE_4,
         ("mus", *PROPOSED),
         _falls_less_than_mus,
     ),
