@@ -123,6 +123,19 @@ def test_a_part_left_out_has_no_variance(missing: str) -> None:
         np.testing.assert_allclose(found[user], design_of(query, prior) @ mode, atol=2e-5)
 
 
+@pytest.mark.parametrize("steps", [1, 9])
+@pytest.mark.parametrize(("sizes", "width"), [([30, 12, 0], 3), ([9, 4], 16), ([1], 1)])
+def test_prefixes_answer_as_each_size_on_its_own(sizes: list[int], width: int, steps: int) -> None:
+    """Also where the fit to more events goes through a system of φ's size, and where it may not start from fewer."""
+    users, learner = drawn(sizes, width=width, seed=len(sizes)), built(steps)
+    asked = [*range(1, max(sizes) + 1), 1]
+    with torch.no_grad():
+        found = learner.prefixes(users.support, users.mask, users.outcomes, users.query, asked)
+        for column, k in enumerate(asked):
+            alone = Users(users.support[:, :k], users.mask[:, :k], users.outcomes[:, :k], users.query)
+            torch.testing.assert_close(found[..., column], alone.answers(learner), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("asked", [[0, 1], [1], [0, 1, 2, 3], [3, 0]])
 def test_prefixes_of_a_surely_wrong_basis_end_at_the_mode(asked: list[int]) -> None:
     learner = PlusLearner(steps=6, bias=True, taste=False, repeats=False)
