@@ -9,8 +9,9 @@ import safetensors.torch
 import torch
 from planted_models import events, log_of, tiny
 
-from resus import ArtifactError, InteractionLog, load
+from resus import ArtifactError, InteractionLog, artifact, load
 from resus.artifact import FACTS, WEIGHTS
+from resus.files import write_json
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,23 @@ def test_an_edited_file_is_found(folder: Path, section: str, old: str, new: str)
     facts[section] = json.loads(before.replace(old, new, 1))
     (folder / FACTS).write_text(json.dumps(facts))
     assert f"{FACTS} was changed" in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "told"),
+    [
+        ("predictor", "column", "predictor.column belongs to predictor.kind=external"),
+        ("training", "speed", "'training.speed'"),
+    ],
+)
+def test_a_key_that_this_version_does_not_take_is_named(folder: Path, section: str, key: str, told: str) -> None:
+    facts = json.loads((folder / FACTS).read_text())
+    del facts["facts_sha256"]
+    facts["config"][section][key] = 1
+    write_json(folder / FACTS, facts | {"facts_sha256": artifact._hash(facts)})
+    said = refused(folder)
+    assert "another version of resus" in said
+    assert told in said
 
 
 def test_a_reformatted_file_is_accepted(folder: Path, saved: Path, log: InteractionLog) -> None:

@@ -136,6 +136,14 @@ def unknown_key(key: str, known: Sequence[str]) -> str:
     return f"unknown key {key!r}" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")
 
 
+def key_of_other_kinds(key: str, model: type[BaseModel]) -> str | None:
+    """Which kinds take a key that the chosen kind does not; None if no kind does."""
+    section, _, name = key.partition(".")
+    registry = registry_of(model, section) if section in model.model_fields else None
+    owners = registry.owners(name) if registry is not None else []
+    return f"{key} belongs to {section}.kind={', '.join(owners)}" if owners else None
+
+
 def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
     """Settings of the given model, or one sentence about everything that is wrong with them."""
     try:
@@ -151,7 +159,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
     for finding in error.errors():
         key = ".".join(str(part) for part in finding["loc"])
         if finding["type"] == "extra_forbidden":
-            findings.append(unknown_key(key, known))
+            findings.append(key_of_other_kinds(key, model) or unknown_key(key, known))
         elif finding["type"] == "missing":
             findings.append(f"key '{key}' is missing")
         elif finding["type"] == "value_error":

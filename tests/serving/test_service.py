@@ -11,20 +11,20 @@ from urllib.parse import quote
 import polars as pl
 import pytest
 import torch
+from extending.metric import ACCURACY
 from planted_models import events
 from service_fixtures import CAPACITY
 from service_process import PATIENCE, InProcess, event, in_process, post, predict, refused
 
 from resus import Resus
+from resus.evaluation.metrics import METRICS
+from resus.files import write_json
 from resus.serving.engine import Engine
 from resus.serving.http.app import THREADS, build_app
 from resus.serving.http.guard import HEADERS, Access
 from resus.serving.http.pages import PAGE, REFERENCE
-from resus.serving.loaded import LoadedModel
-from resus.serving.messages import (
-    ModelAnswer,
-    UserAnswer,
-)
+from resus.serving.loaded import RESULTS, LoadedModel
+from resus.serving.messages import ModelAnswer, UserAnswer
 from resus.serving.store import open_store
 
 
@@ -111,8 +111,23 @@ def test_a_test_user_can_be_replayed(client: InProcess) -> None:
     assert answer.support == min(len(inline), CAPACITY)
 
 
-def test_results_are_those_of_the_artifact(client: InProcess, served_run: Path) -> None:
-    assert client.get("/v1/results").json() == json.loads((served_run / "results.json").read_text())
+def test_results_are_those_of_the_artifact_and_say_how_to_show_each_metric(
+    client: InProcess, served_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = json.loads((served_run / RESULTS).read_text())
+    for model in results["models"].values():
+        for values in model["sizes"].values():
+            values["accuracy"] = 0.25
+    write_json(served_run / RESULTS, results)
+    monkeypatch.setitem(METRICS, "accuracy", ACCURACY)
+    assert client.post("/v1/reload").status_code == 200
+    told = client.get("/v1/results").json()
+    metrics = {metric["name"]: metric for metric in told.pop("metrics")}
+    assert told == results
+    assert list(metrics) == list(METRICS)
+    assert metrics["logloss"]["direction"] == "lower is better"
+    assert metrics["accuracy"]["title"] == ACCURACY.title
+    assert metrics["accuracy"]["shown"][results["base"]]["0"] == "0.250"
 
 
 def test_a_run_that_was_not_exported_says_what_is_missing(served_run: Path, tmp_path: Path) -> None:

@@ -373,7 +373,10 @@ def test_serving_imports_no_training_and_the_engine_no_http(exported: Path, tmp_
     ours = {name for name in service if name.startswith("resus.")}
     rooms = Counter(name.split(".")[1] for name in ours)
     assert not {"training", "report", "paper", "baselines", "estimator", "scoring", "cluster", "cli"} & rooms.keys()
-    assert {name for name in ours if name.startswith("resus.evaluation.")} == {"resus.evaluation.results"}
+    assert {name for name in ours if name.startswith("resus.evaluation.")} == {
+        "resus.evaluation.metrics",
+        "resus.evaluation.results",
+    }
     assert "resus.serving.export" not in ours
     assert len(ours) <= 100, rooms
     assert not {"lightgbm", "sklearn", "scipy", "matplotlib", "ray"} & service

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from resus.checking import known_keys, on_one_line, unknown_key
+from resus.checking import key_of_other_kinds, known_keys, on_one_line, unknown_key
 from resus.config.settings import REGISTRIES, Config, checked_config, flatten, keys_of_kinds
 from resus.errors import ConfigError
 from resus.model.learners import LEARNERS
@@ -103,9 +103,9 @@ def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) ->
             + ", ".join(key for key in known if key.startswith(f"{sections[0]}."))
         )
     fitting = keys_of_kinds(chosen, {**presets, **chosen})
-    misplaced = [_belongs(key) for key in chosen if key not in fitting and _names_a_kind(key, chosen, presets)]
+    misplaced = [key for key in chosen if key not in fitting and _names_a_kind(key, chosen, presets)]
     if misplaced:
-        raise ConfigError("; ".join(misplaced))
+        raise ConfigError("; ".join(f"{key_of_other_kinds(key, Config)}: leave it out" for key in misplaced))
 
 
 def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> bool:
@@ -113,11 +113,6 @@ def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any
     section = key.partition(".")[0]
     kind = chosen.get(f"{section}.kind", presets.get(f"{section}.kind", REGISTRIES[section].default))
     return isinstance(kind, str) and kind in REGISTRIES[section]
-
-
-def _belongs(key: str) -> str:
-    section, _, name = key.partition(".")
-    return f"{key} belongs to {section}.kind={', '.join(REGISTRIES[section].owners(name))}: leave it out"
 
 
 def _read_file(path: Path) -> dict[str, Any]:

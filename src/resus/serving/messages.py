@@ -6,6 +6,8 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from resus.evaluation.metrics import METRICS, Metric
+from resus.evaluation.results import Results
 from resus.serving.limits import (
     FIELD_VALUES_SCHEMA,
     MAX_CANDIDATES,
@@ -238,6 +240,44 @@ class UserHistory(Message):
     """What a real test user did, oldest event first."""
 
     events: list[PastEvent]
+
+
+class MetricAnswer(Message):
+    """How to show a metric. `shown` holds its value as text, by model and number of events."""
+
+    name: str
+    title: str
+    meaning: str
+    direction: str
+    shown: dict[str, dict[int, str]]
+
+    @classmethod
+    def of(cls, metric: Metric, results: Results) -> Self:
+        shown = {
+            model: {size: metric.show(values.metrics.get(metric.name)) for size, values in measured.sizes.items()}
+            for model, measured in results.models.items()
+        }
+        return cls(
+            name=metric.name, title=metric.title, meaning=metric.meaning, direction=metric.direction, shown=shown
+        )
+
+
+class ResultsAnswer(Results):
+    """The evaluation, and how to show each registered metric that it holds."""
+
+    metrics: list[MetricAnswer]
+
+    @classmethod
+    def of(cls, results: Results) -> Self:
+        held = {
+            name
+            for model in results.models.values()
+            for values in model.sizes.values()
+            for name, value in values.metrics.items()
+            if value is not None
+        }
+        metrics = [MetricAnswer.of(metric, results) for name, metric in METRICS.items() if name in held]
+        return cls(**dict(results), metrics=metrics)
 
 
 class Reloaded(Message):

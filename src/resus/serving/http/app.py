@@ -21,7 +21,6 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from resus.artifact import FACTS
 from resus.errors import ArtifactError, DataError, ResusError
-from resus.evaluation.results import Results
 from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
@@ -42,6 +41,7 @@ from resus.serving.messages import (
     PredictRequest,
     Refusal,
     Reloaded,
+    ResultsAnswer,
     UserAnswer,
     UserHistory,
 )
@@ -241,11 +241,11 @@ def _add_model(app: FastAPI, service: Service) -> None:
         return UserHistory(events=titled)
 
     @app.get("/v1/results", responses=UNKNOWN, summary="Read the evaluation of the loaded model")
-    def read_results() -> Results:
+    def read_results() -> ResultsAnswer:
         results = service.engine.loaded.results
         if results is None:
             raise HTTPException(404, "this model has no results yet: evaluate it with 'resus evaluate'")
-        return results
+        return ResultsAnswer.of(results)
 
 
 def _add_operations(app: FastAPI, service: Service) -> None:

@@ -1,11 +1,6 @@
 import { drawn, element } from "./elements.js";
 import { ask, attempt } from "./server.js";
 
-const METRICS = [
-  { key: "auc", name: "AUC", better: "Higher is better: all users’ candidates in one list." },
-  { key: "gauc", name: "GAUC", better: "Higher is better: each user’s own candidates." },
-  { key: "logloss", name: "Logloss", better: "Lower is better: the probabilities themselves." },
-];
 const HEIGHT = 300;
 const EDGE = { top: 24, bottom: 36, left: 48 };
 const LETTER = 8.4; // about a label's width per letter
@@ -16,7 +11,7 @@ async function start() {
   const results = await ask("/v1/results");
   const { log, part, protocol, seed } = results;
   at("log").textContent = `${log.name} · ${part} users · protocol ${protocol} · seed ${seed}`;
-  at("charts").replaceChildren(...METRICS.map((metric) => section(results, metric)));
+  at("charts").replaceChildren(...results.metrics.map((metric) => section(results, metric)));
 }
 
 const at = (id) => document.getElementById(id);
@@ -25,12 +20,11 @@ function section(results, metric) {
   const curves = curvesOf(results, metric);
   const figure = element("figure", { className: "chart" });
   const draw = () => figure.replaceChildren(chart(results, metric, curves, figure.clientWidth));
-  if (curves.length) new ResizeObserver(draw).observe(figure);
-  else figure.append(element("p", { className: "note" }, `No model has a ${metric.name} in these results.`));
-  const name = `${metric.name} as a table`;
-  return element("section", { className: "card", "aria-labelledby": metric.key },
-    element("h2", { id: metric.key }, metric.name),
-    element("p", { className: "note" }, metric.better),
+  new ResizeObserver(draw).observe(figure);
+  const name = `${metric.title} as a table`;
+  return element("section", { className: "card", "aria-labelledby": metric.name },
+    element("h2", { id: metric.name }, metric.title),
+    element("p", { className: "note" }, `${metric.title}: ${metric.meaning}; ${metric.direction}.`),
     figure,
     element("details", {},
       element("summary", {}, name),
@@ -40,14 +34,14 @@ function section(results, metric) {
 }
 
 /** A line per model that has the metric; points without a query are left out. */
-function curvesOf(results, { key }) {
+function curvesOf(results, metric) {
   const bounds = [results.oracle, results.crowd];
   let coloured = 0;
   return Object.entries(results.models)
     .map(([name, { sizes }]) => ({
       name,
       kind: name === results.base ? "base" : bounds.includes(name) ? "bound" : `line-${coloured++ % COLOURS}`,
-      points: results.sizes.map((size) => [size, sizes[size]?.[key] ?? null]).filter(([, value]) => value !== null),
+      points: results.sizes.map((size) => [size, sizes[size]?.[metric.name]]).filter(([, value]) => value != null),
     }))
     .filter(({ points }) => points.length);
 }
@@ -97,12 +91,12 @@ function bands(results, x, right) {
   }));
 }
 
-function summary({ name }, curves) {
-  const said = curves.map(({ name: model, points }) => {
-    const [[from, one], [to, other]] = [points[0], points.at(-1)];
-    return `${model} from ${one.toFixed(3)} at ${from} to ${other.toFixed(3)} at ${to}`;
+function summary({ title, shown }, curves) {
+  const said = curves.map(({ name, points }) => {
+    const [[from], [to]] = [points[0], points.at(-1)];
+    return `${name} from ${shown[name][from]} at ${from} to ${shown[name][to]} at ${to}`;
   });
-  return `${name} against events known: ${said.join("; ")}. The table below has every value.`;
+  return `${title} against events known: ${said.join("; ")}. The table below has every value.`;
 }
 
 /** Round values around a range, about five of them. */
@@ -149,17 +143,16 @@ function overlap(upper, lower) {
   return lower.centre - upper.centre < ((upper.members.length + lower.members.length) / 2) * LABEL_GAP;
 }
 
-function table(results, { key, name }) {
+function table(results, { title, shown }) {
   const models = Object.keys(results.models);
-  const value = (model, size) => results.models[model].sizes[size]?.[key]?.toFixed(4) ?? "–";
   return element("table", {},
-    element("caption", {}, `${name} by number of events known`),
+    element("caption", {}, `${title} by number of events known`),
     element("thead", {},
       element("tr", {}, ...["events", ...models].map((head) => element("th", { scope: "col" }, head))),
     ),
     element("tbody", {}, ...results.sizes.map((size) => element("tr", {},
       element("th", { scope: "row" }, `${size}`),
-      ...models.map((model) => element("td", {}, value(model, size))),
+      ...models.map((model) => element("td", {}, shown[model][size] ?? "–")),
     ))),
   );
 }
