@@ -21,9 +21,9 @@ from resus_process import COMMAND, environment
 from resus import FieldSchema, TableSchema, build_log
 from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.data.split import split_users
-from resus.serving.catalogue.catalogue import Catalogue
-from resus.serving.catalogue.histories import histories_of, write_histories
-from resus.serving.export.folder import export
+from resus.serving.catalogue import Catalogue
+from resus.serving.export import export
+from resus.serving.histories import histories_of, write_histories
 from resus.serving.messages import EventsAnswer, PredictAnswer
 
 PATIENCE = 120  # seconds, because the machine may be busy

@@ -191,22 +191,10 @@ def _send(address: str, method: str, path: str, headers: dict[str, str], body: b
 
 def _schemathesis(service: Served, examples: int, folder: str) -> None:
     program = Path(sys.executable).with_name("schemathesis")
-    words = [
-        program,
-        "run",
-        f"{service.address}/openapi.json",
-        "--checks",
-        "not_a_server_error",
-        "--phases",
-        "examples,coverage,fuzzing",
-        "--max-examples",
-        examples,
-        "--seed",
-        1,
-        "--continue-on-failure",
-        "--no-color",
-    ]
-    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False, cwd=folder)
+    words = [program, "run", f"{service.address}/openapi.json", "--checks", "not_a_server_error", "--no-color"]
+    words += ["--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--seed", "1"]
+    words += ["--continue-on-failure"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
     console.print(done.stdout[-2500:], markup=False, highlight=False)
     if done.returncode:
         raise SystemExit(f"Schemathesis found an answer of 5xx, or could not run: {done.stderr[-1000:]}")

@@ -7,8 +7,8 @@ import pytest
 from resus_process import resus_here, succeed, workplace_in
 
 from resus import InteractionLog, load
-from resus.serving.catalogue.catalogue import Catalogue
-from resus.serving.catalogue.histories import read_histories
+from resus.serving.catalogue import Catalogue
+from resus.serving.histories import read_histories
 from resus.serving.loaded import LoadedModel
 
 pytestmark = pytest.mark.integration

@@ -23,10 +23,10 @@ from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit, split_users
 from resus.episodes.batch import Features, features_of
 from resus.errors import ArtifactError, DataError
-from resus.serving.catalogue import histories
-from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
-from resus.serving.catalogue.histories import TEST_USERS, histories_of, read_histories, write_histories
-from resus.serving.export.folder import read_titles
+from resus.serving import histories
+from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
+from resus.serving.export import read_titles
+from resus.serving.histories import TEST_USERS, histories_of, read_histories, write_histories
 
 WORLD = PlantedWorld(users=60, items=25, events_per_user=12, seed=5)
 

@@ -21,7 +21,7 @@ from resus.model.build import build_personalizer
 from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.gradient_boosting import GradientBoosting
-from resus.serving.export.onnx import ENCODER, PREDICTOR, export_onnx
+from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
 
 SIZES = (1, 2, 1000)
 
@@ -36,6 +36,11 @@ def built(features: FeatureMap, **settings: Any) -> Personalizer:
     spread = {"predictor.embedding_std": 0.7, "encoder.embedding_std": 0.7}
     config = resolve(TINY | spread | {key.replace("__", "."): value for key, value in settings.items()})
     return build_personalizer(config, features)
+
+
+def exported(model: Personalizer, features: FeatureMap, folder: Path) -> list[str]:
+    export_onnx(model, features, folder)
+    return sorted(path.name for path in folder.iterdir())
 
 
 def some_rows(size: int) -> Features:
@@ -54,7 +59,7 @@ def run(path: Path, rows: Features) -> npt.NDArray[np.float32]:
 @pytest.mark.parametrize(("kind", "encoder"), [("lr", "fm"), ("wide-deep", "deepfm"), ("xdeepfm", "lr")])
 def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) -> None:
     model = built(log().features, predictor__kind=kind, encoder__kind=encoder)
-    assert sorted(export_onnx(model, log().features, tmp_path)) == [ENCODER, PREDICTOR]
+    assert exported(model, log().features, tmp_path) == [ENCODER, PREDICTOR]
     for size in SIZES:
         rows = some_rows(size)
         logits, encoded = run(tmp_path / PREDICTOR, rows), run(tmp_path / ENCODER, rows)
@@ -73,7 +78,7 @@ def test_the_encoder_of_plus_keeps_the_ids_of_items(tmp_path: Path) -> None:
     with torch.no_grad():
         model.encoder.spread.copy_(torch.randn(4, 4).tril())
         model.encoder.kept[1] = 0.0
-    assert export_onnx(model, log().features, tmp_path) == [ENCODER]
+    assert exported(model, log().features, tmp_path) == [ENCODER]
     column = sum(log().features.column_counts[: [field.name for field in log().features.fields].index("item")])
     for size in SIZES:
         rows = some_rows(size)
@@ -88,8 +93,7 @@ def test_without_a_predictor_there_is_only_the_encoder(tmp_path: Path) -> None:
     plain = FeatureMap(tuple(field for field in log().features.fields if field.kind == "categorical"), item="item")
     assert not plain.weighted
     model = built(plain, predictor__kind="none")
-    assert export_onnx(model, plain, tmp_path) == [ENCODER]
-    assert [path.name for path in tmp_path.iterdir()] == [ENCODER]
+    assert exported(model, plain, tmp_path) == [ENCODER]
     rows = Features(torch.tensor(plain.first_ids, dtype=torch.int32).unsqueeze(0) + 1, None)
     with torch.no_grad():
         np.testing.assert_allclose(run(tmp_path / ENCODER, rows), model.encoder(rows).numpy(), rtol=1e-5, atol=1e-5)
@@ -98,7 +102,7 @@ def test_without_a_predictor_there_is_only_the_encoder(tmp_path: Path) -> None:
 def test_trees_are_exported_as_their_own_text_file(tmp_path: Path) -> None:
     fitted = tiny(predictor="lightgbm").fit(log())
     model = fitted._fitted().model
-    assert sorted(export_onnx(model, log().features, tmp_path)) == [ENCODER, "predictor.txt"]
+    assert exported(model, log().features, tmp_path) == [ENCODER, "predictor.txt"]
     again = GradientBoosting(log().features, learning_rate=0.1, rounds=1, num_leaves=2, patience=1)
     text = bytearray((tmp_path / "predictor.txt").read_bytes())
     again.load_state_dict({"booster": torch.frombuffer(text, dtype=torch.uint8)})

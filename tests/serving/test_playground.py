@@ -19,7 +19,7 @@ from resus import Resus
 from resus.data.datasets.planted import PlantedWorld, draw_events, planted_log
 from resus.evaluation.metrics import METRICS
 from resus.evaluation.results import Results
-from resus.serving.export.folder import export
+from resus.serving.export import export
 from resus.serving.loaded import RESULTS
 
 pytestmark = pytest.mark.integration
@@ -542,8 +542,8 @@ def test_curves_draw_and_list_every_result(visit: Visit, folder: Path) -> None:
             points = chart.locator(f"[data-model='{model}'] polyline").get_attribute("points")
             heights = [float(point.split(",")[1]) for point in str(points).split()]
             values = [measured.sizes[size].metrics[name] for size in results.sizes]
-            by_value = sorted(range(len(values)), key=lambda place: values[place])
-            assert sorted(heights, reverse=True) == pytest.approx([heights[place] for place in by_value])
+            by_value = [height for _, height in sorted(zip(values, heights, strict=True))]
+            assert by_value == pytest.approx(sorted(heights, reverse=True))
         rows = chart.locator("tbody tr").evaluate_all(
             "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
         )

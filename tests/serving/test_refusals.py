@@ -17,7 +17,7 @@ from service_process import InProcess, event, in_process, post, predict, refused
 
 from resus.data.split import split_users
 from resus.errors import DataError
-from resus.serving.catalogue.catalogue import Catalogue
+from resus.serving.catalogue import Catalogue
 from resus.serving.engine import Engine
 from resus.serving.http.app import build_app
 from resus.serving.http.guard import REQUEST_BYTES, Access

@@ -15,9 +15,9 @@ from service_process import InProcess, event, in_process, post, predict, wait_un
 from resus import TableSchema, build_log
 from resus.artifact import FACTS, rebuild
 from resus.errors import ArtifactError
-from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
-from resus.serving.catalogue.histories import TEST_USERS
+from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
+from resus.serving.histories import TEST_USERS
 from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
 from resus.serving.loaded import LoadedModel

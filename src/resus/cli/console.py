@@ -23,13 +23,18 @@ from resus.progress import Progress as ProgressCall
 
 LINE_SECONDS = 30.0  # between two lines about a long task, if there is no terminal for progress bars
 
-out = Console(soft_wrap=False)
+console = Console(soft_wrap=False)
 err = Console(stderr=True)
 
 
 def say(text: str) -> None:
     """Print a line literally: paths and names may hold brackets, which rich would read as markup."""
-    out.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    """Print a line literally on standard error."""
+    err.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextlib.contextmanager
@@ -67,7 +72,7 @@ def interruptible(advice: str) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        err.print(f"stopped; {advice}", markup=False, highlight=False, soft_wrap=True)
+        warn(f"stopped; {advice}")
         raise typer.Exit(130) from None
 
 
@@ -90,15 +95,14 @@ class _Lines:
         now = time.monotonic()
         if task not in self._began:
             self._began[task] = now, done
-            err.print(f"{task} …", markup=False, highlight=False, soft_wrap=True)
+            warn(f"{task} …")
         elif now - self._said < LINE_SECONDS:
             return
         else:
             then, before = self._began[task]
             rate = (done - before) / (now - then) if done > before else None
             left = f", {(total - done) / rate:,.0f} s left" if total and rate else ""
-            line = f"{task}: {_counted(done, total, unit, rate)}{left}"
-            err.print(line, markup=False, highlight=False, soft_wrap=True)
+            warn(f"{task}: {_counted(done, total, unit, rate)}{left}")
         self._said = now
 
 

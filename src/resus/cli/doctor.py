@@ -21,8 +21,7 @@ def command(
     from rich.table import Table
 
     from resus.checking import checked
-    from resus.cli.console import out as console
-    from resus.cli.console import say
+    from resus.cli.console import console, say
     from resus.config.resolve import parse_assignments
     from resus.data.doctor import diagnose
     from resus.data.log.log import MANIFEST, InteractionLog

@@ -26,8 +26,7 @@ def command(
     Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals.
     """
     from resus.cli.arguments import check_part, load_runs, log_of_run
-    from resus.cli.console import out as console
-    from resus.cli.console import progress_bars, say
+    from resus.cli.console import console, progress_bars, say
     from resus.estimator import Resus
     from resus.evaluation.intervals import check_draws
     from resus.report.tables import GainTable, StageTable

@@ -22,7 +22,7 @@ def command(
     from resus.cli.arguments import log_of_run
     from resus.cli.console import say
     from resus.estimator import Resus
-    from resus.serving.export.folder import check_out_folder, export, read_titles
+    from resus.serving.export import check_out_folder, export, read_titles
 
     check_out_folder(out)
     model = Resus.load(run)

@@ -76,7 +76,11 @@ def main() -> None:
     except (ResusError, OSError) as error:
         if os.environ.get("RESUS_DEBUG"):
             raise
-        typer.echo(f"resus: {_sentence(error)}", err=True)
+        sentence = str(error)
+        if isinstance(error, OSError):
+            reason = (error.strerror or str(error)).lower()
+            sentence = f"{error.filename or 'the system reports'}: {reason}; check the path"
+        typer.echo(f"resus: {sentence}", err=True)
         sys.exit(2)
 
 
@@ -104,18 +108,12 @@ def _warnings_as_sentences() -> Iterator[None]:
         others = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, ResusWarning):
-                others(message, category, *where, **more)
-                return
-            from resus.cli.console import err
+            if issubclass(category, ResusWarning):
+                from resus.cli.console import warn
 
-            err.print(f"resus: {message}", markup=False, highlight=False, soft_wrap=True)
+                warn(f"resus: {message}")
+            else:
+                others(message, category, *where, **more)
 
         warnings.showwarning = show
         yield
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return f"{error.filename or 'the system reports'}: {(error.strerror or str(error)).lower()}; check the path"
-    return str(error)

@@ -124,10 +124,10 @@ def _whole(run: Path, support: Path, query: Path, out: Path | None, score_with: 
 
 def _warn(scored: "Scored") -> None:
     """Say why scores may be less personal than expected."""
-    from resus.cli.console import err
+    from resus.cli.console import warn
 
     if not scored.events:
-        err.print("the support has no rows: every score is that of the shared model", highlight=False)
+        warn("the support has no rows: every score is that of the shared model")
     if scored.unknown:
         counts = ", ".join(f"{name} in {count:,}" for name, count in scored.unknown.items())
-        err.print(f"values that training never saw, in {scored.rows:,} query rows: {counts}", highlight=False)
+        warn(f"values that training never saw, in {scored.rows:,} query rows: {counts}")

@@ -13,7 +13,7 @@ import typer
 
 from resus.baselines.base import find_methods
 from resus.cli.arguments import find_log, planted_at
-from resus.cli.console import err, progress_bars, say
+from resus.cli.console import progress_bars, say, warn
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld
 from resus.data.log.log import InteractionLog
@@ -96,7 +96,7 @@ def reproduce(
         missing=absent,
     )
     for name, sentence in failures.items():
-        err.print(f"cell {name} failed: {sentence}", highlight=False, soft_wrap=True, markup=False)
+        warn(f"cell {name} failed: {sentence}")
     say(f"report in {next(path for path in written if path.suffix == '.html')}")
     if failures:
         raise typer.Exit(1)
@@ -125,7 +125,7 @@ def _run(planned: Sequence[PlannedCell], jobs: int, folder: Path) -> Failures:
             failures |= run_cells([cell for cell in left if cell.alone], jobs=1, progress=progress)
             failures |= run_cells([cell for cell in left if not cell.alone], jobs=jobs, progress=progress)
     except KeyboardInterrupt:
-        err.print("stopped; run the same command again to resume", highlight=False)
+        warn("stopped; run the same command again to resume")
         raise typer.Exit(130) from None
     return failures
 

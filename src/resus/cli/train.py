@@ -118,7 +118,7 @@ def _list_settings(settings: "Config") -> None:
     from rich.table import Table
 
     from resus.checking import described_settings
-    from resus.cli.console import out as console
+    from resus.cli.console import console
 
     table = Table("key", "value", "meaning", box=None)
     for key, value, meaning in described_settings(settings):

@@ -35,8 +35,7 @@ def command(
     """
     from resus.baselines.base import LazyMethod, Task, find_methods
     from resus.cli.arguments import check_part, load_runs, log_of_run
-    from resus.cli.console import out as console
-    from resus.cli.console import progress_bars, say
+    from resus.cli.console import console, progress_bars, say
     from resus.data.log.log import InteractionLog
     from resus.estimator import Resus
     from resus.report.page import write_warm_up

@@ -1,7 +1,7 @@
 """Score a block of candidates: many users at once, each from their own events."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -17,8 +17,7 @@ TILE_CELLS = 1 << 24  # most numbers in the supports and Gram matrices of a tile
 ENCODED_WIDTH = 512  # each support row counts as at least this many numbers
 
 
-@dataclass(frozen=True, eq=False)
-class Prediction:
+class Prediction(NamedTuple):
     """For each candidate: P(click) = σ(basis + residual). Ψ gives the basis, the user's events add the residual."""
 
     probability: Floats
@@ -29,12 +28,7 @@ class Prediction:
     @property
     def columns(self) -> dict[str, Floats | Integers]:
         """The columns of the answer, by name."""
-        return {
-            "probability": self.probability,
-            "basis": self.basis,
-            "residual": self.residual,
-            "support": self.support,
-        }
+        return self._asdict()
 
 
 def answer(model: Personalizer, index: SupportIndex, users: pl.Series, asked: Features) -> Prediction:

@@ -144,7 +144,8 @@ class _Parts:
         """Write all parts into one file, one row group each, and add up their counts of unknown values."""
         unknown: Counter[str] = Counter()
         done = 0
-        with atomic_path(out) as aside, pq.ParquetWriter(aside, _schema_of(self.path(0))) as writer:
+        schema = pq.read_schema(self.path(0)).remove_metadata()
+        with atomic_path(out) as aside, pq.ParquetWriter(aside, schema) as writer:
             for number in range(self.count):
                 part = pq.read_table(self.path(number))
                 unknown.update(json.loads(part.schema.metadata[UNKNOWN]))
@@ -161,10 +162,6 @@ def with_columns(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
         column = pa.array(values)
         table = table.append_column(name, column) if place < 0 else table.set_column(place, name, column)
     return table
-
-
-def _schema_of(part: Path) -> pa.Schema:
-    return pq.read_schema(part).remove_metadata()
 
 
 def _identity(path: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from resus.serving.messages import (
     StoredEvent,
     UserAnswer,
 )
-from resus.serving.store import Event, EventStore, Moment
+from resus.serving.store import Event, EventStore
 
 TOO_EXTREME = "numbers of the candidates or of the user's events are too large to score: correct or delete them"
 
@@ -127,30 +127,23 @@ class Engine:
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects the label, and the latest count."""
-        if all(one.id is None for one in sent):
-            times = [float(place) if one.time is None else one.time for place, one in enumerate(sent)]
-            events = [self._event(f"{place}", times[place], one) for place, one in enumerate(sent)]
-            return tuple(sorted(events, key=lambda event: event.time)[-self.capacity :])
-        order: list[Moment] = []
-        kept: dict[str, Event] = {}
+        order: list[tuple[float, str | int]] = []  # events without ids keep their order at equal times
+        kept: dict[str | int, Event] = {}
         for place, one in enumerate(sent):
-            assert one.id is not None
-            if one.id in kept:
-                kept[one.id] = replace(kept[one.id], label=one.label)
+            key = place if one.id is None else one.id
+            if key in kept:
+                kept[key] = replace(kept[key], label=one.label)
                 continue
-            kept[one.id] = self._event(one.id, float(place) if one.time is None else one.time, one)
-            bisect.insort(order, kept[one.id].moment)
+            kept[key] = self._event(f"{key}", float(place) if one.time is None else one.time, one)
+            bisect.insort(order, (kept[key].time, key))
             if len(order) > self.capacity:
-                del kept[order.pop(0).id]
-        return tuple(kept[moment.id] for moment in order)
+                del kept[order.pop(0)[1]]
+        return tuple(kept[key] for _, key in order)
 
-    def _event(self, event_id: str, time: float, sent: InlineEvent | PostedEvent) -> Event:
+    def _event(self, event_id: str, time: float, sent: InlineEvent) -> Event:
         """An event with the fields that the model reads, and no others."""
-        features: dict[str, Any] = {
-            name: value
-            for name, value in self.loaded.with_item(sent.features).items()
-            if name in self.loaded.field_names
-        }
+        given = self.loaded.with_item(sent.features)
+        features: dict[str, Any] = {name: given[name] for name in given if name in self.loaded.field_names}
         if sent.item is not None:
             features[self.loaded.item] = sent.item
         if not features:

@@ -18,10 +18,10 @@ from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
 from resus.files import sha256_of
 from resus.model.personalizer import Personalizer
-from resus.serving.catalogue.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
-from resus.serving.catalogue.histories import TEST_USERS, read_histories
+from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
+from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
-from resus.serving.messages import CatalogueItem, FieldAnswer, Stage, UserHistory
+from resus.serving.messages import CatalogueItem, FieldAnswer, UserHistory
 from resus.serving.store import Event
 
 RESULTS = "results.json"
@@ -136,16 +136,12 @@ class LoadedModel:
             user.start_from(events, self.rows_of(events))
         return user
 
-    def stage(self, support: int) -> Stage:
-        """The cold-start stage of a user with this many events."""
-        stages = self.config.evaluation.stages
+    def stage(self, support: int) -> str:
+        """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
         if not support:
             return "new"
-        if support <= max(stages["I"]):
-            return "I"
-        if support <= max(stages["II"]):
-            return "II"
-        return "III" if support <= max(stages["III"]) else "warm"
+        stages = self.config.evaluation.stages.items()
+        return next((stage for stage, sizes in stages if support <= max(sizes)), "warm")
 
     def fields(self) -> list[FieldAnswer]:
         """The fields that the model reads. A field has the role "item" if the catalogue fills it in."""

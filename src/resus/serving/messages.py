@@ -21,7 +21,6 @@ from resus.serving.store import Outcome
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=MAX_ID)]
-Stage = Literal["new", "I", "II", "III", "warm"]
 
 
 def _field_values(given: Any) -> Any:
@@ -69,15 +68,12 @@ class InlineEvent(Message):
     features: FieldValues = Field(default_factory=dict)
 
 
-class PostedEvent(Message):
+class PostedEvent(InlineEvent):
     """One event of one user. The same user and id again is the same event; it can only correct the label."""
 
     id: Id
     user: Id
     time: float
-    label: Label
-    item: Id | None = None
-    features: FieldValues = Field(default_factory=dict)
 
 
 class EventsRequest(Message):
@@ -167,9 +163,11 @@ class StoredEvent(Message):
 
 
 class UserAnswer(Message):
+    """`stage` is "new", a cold-start stage of the evaluation ("I", "II", "III"), or "warm"."""
+
     user: str
     support: int
-    stage: Stage
+    stage: str
     events: list[StoredEvent]
 
 

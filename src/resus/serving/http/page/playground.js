@@ -163,13 +163,18 @@ function stageOf(size) {
   return stage ? `cold-start stage ${stage[0]}` : "warm";
 }
 
+function opinion(item, label) {
+  return [
+    thumb(label),
+    element("span", { className: "unseen" }, label ? "Liked" : "Disliked"),
+    element("span", { className: "title" }, titles.get(item)),
+  ];
+}
+
 function showEvents() {
   at("events").replaceChildren(
     ...events.toReversed().map(({ item, label }) =>
-      element("li", {},
-        thumb(label),
-        element("span", { className: "unseen" }, label ? "Liked" : "Disliked"),
-        element("span", { className: "title" }, titles.get(item)),
+      element("li", {}, ...opinion(item, label),
         element("button", {
           type: "button", className: "remove", "aria-label": `Forget ${titles.get(item)}`,
           onclick: () => {
@@ -273,11 +278,7 @@ function showShown(shown) {
   at("shown").value = shown;
   at("shown-count").textContent = `${shown} of ${testUser.known.length}`;
   at("replayed").replaceChildren(
-    ...testUser.known.slice(0, shown).toReversed().map(({ item, label }) =>
-      element("li", {}, thumb(label),
-        element("span", { className: "unseen" }, label ? "Liked" : "Disliked"),
-        element("span", { className: "title" }, titles.get(item))),
-    ),
+    ...testUser.known.slice(0, shown).toReversed().map(({ item, label }) => element("li", {}, ...opinion(item, label))),
   );
   update();
 }

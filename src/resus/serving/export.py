@@ -11,10 +11,10 @@ from resus.data.problems import refuse
 from resus.data.readers.delimited import read_delimited
 from resus.errors import ConfigError, DataError
 from resus.files import atomic_folder
-from resus.serving.catalogue.catalogue import CATALOGUE, Catalogue
-from resus.serving.catalogue.histories import TEST_USERS, histories_of, write_histories
-from resus.serving.export.onnx import ENCODER, PREDICTOR, export_onnx
+from resus.serving.catalogue import CATALOGUE, Catalogue
+from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
+from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
 
 PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
 

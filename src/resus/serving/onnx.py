@@ -30,21 +30,17 @@ class _OfTensors(nn.Module):
         return self.network(Features(ids, weights))  # type: ignore[no-any-return]
 
 
-def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> list[str]:
+def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> None:
     """Write Φ (ids `[N, C]` int32, weights `[N, C]` float32 → encoded `[N, K]`) and Ψ (→ logits `[N]`).
 
-    Returns the names of the files. A predictor that is not a network writes its own files, if it has any.
+    A predictor that is not a network writes its own files, if it has any.
     """
     _require_exporter()
-    written = [ENCODER]
     _export(model.encoder, "encoded", features, folder / ENCODER)
     if model.predictor.network is not None:
         _export(model.predictor.network, "logits", features, folder / PREDICTOR)
-        written.append(PREDICTOR)
     for name, content in model.predictor.files().items():
         (folder / name).write_bytes(content)
-        written.append(name)
-    return written
 
 
 def _export(network: nn.Module, output: str, features: FeatureMap, path: Path) -> None:

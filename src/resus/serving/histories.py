@@ -16,7 +16,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ArtifactError
 from resus.files import sha256_of, write_text
 from resus.randomness import Purpose, generator
-from resus.serving.catalogue.catalogue import Catalogue, check_model
+from resus.serving.catalogue import Catalogue, check_model
 from resus.serving.messages import Message, PastEvent, UserHistory
 
 TEST_USERS = "test-users.json"
