@@ -35,6 +35,14 @@ def log() -> InteractionLog:
     return small_log()
 
 
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a prepared log in `log` and a finished run in `run`."""
+    from resus_process import workplace_in
+
+    return workplace_in(tmp_path_factory.getbasetemp())
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 kB in the folder `disk`. CI runs as root and must be able to mount it."""

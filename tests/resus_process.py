@@ -69,6 +69,15 @@ def succeed_here(*words: object, cwd: Path) -> str:
     return done.stdout
 
 
+def refused_here(*words: object, cwd: Path) -> str:
+    """The one sentence of a command that must end with 2, run within the test."""
+    done = resus_here(*words, cwd=cwd)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    (sentence,) = (line for line in done.stderr.splitlines() if not line.endswith("…"))
+    return sentence.removeprefix("resus: ")
+
+
 def workplace_in(base: Path) -> Path:
     """A folder with a prepared log in `log` and a finished run in `run`, made once per session."""
     folder = base / "workplace"

@@ -16,7 +16,7 @@ from extending.learner import MeanSettings
 from extending.metric import ACCURACY
 from extending.store import MemoryStore
 from planted_models import events, log_of, tiny
-from resus_process import SMALL, succeed_here, workplace_in
+from resus_process import SMALL, succeed_here
 
 from resus import InteractionLog, Results, Resus, load
 from resus.baselines import BASELINES
@@ -35,11 +35,6 @@ ROOT = Path(__file__).parents[1]
 TOYS = ROOT / "tests" / "extending"
 EVENTS = events()
 SUPPORT, QUERY = EVENTS.filter(pl.col("time") < 4), EVENTS.filter(pl.col("time") >= 4)
-
-
-@pytest.fixture
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workplace_in(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(autouse=True)

@@ -190,7 +190,7 @@ def _send(address: str, method: str, path: str, headers: dict[str, str], body: b
 
 
 def _schemathesis(service: Served, examples: int, folder: str) -> None:
-    program = Path(sys.executable).with_name("schemathesis")
+    program = str(Path(sys.executable).with_name("schemathesis"))
     words = [program, "run", f"{service.address}/openapi.json", "--checks", "not_a_server_error", "--no-color"]
     words += ["--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--seed", "1"]
     words += ["--continue-on-failure"]

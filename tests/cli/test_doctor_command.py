@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from resus_process import resus
+from resus_process import resus_here
 
 pytestmark = pytest.mark.integration
 
@@ -24,7 +24,7 @@ PROBLEMS = (
 def test_every_problem_is_listed_with_row_and_column(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(SCHEMA)
     (tmp_path / "events.csv").write_text(BAD)
-    done = resus("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
+    done = resus_here("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr == ""
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.stdout.splitlines() if "│" in line]
@@ -39,6 +39,6 @@ def test_every_problem_is_listed_with_row_and_column(tmp_path: Path) -> None:
 def test_a_good_file_is_taken(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text(SCHEMA)
     (tmp_path / "events.csv").write_text(GOOD)
-    done = resus("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
+    done = resus_here("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("events.csv: no problems found")

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from resus_process import resus_here, succeed, workplace_in
+from resus_process import refused_here, succeed_here
 
 from resus import InteractionLog, load
 from resus.serving.catalogue import Catalogue
@@ -23,19 +23,6 @@ FILES = [
 ]
 
 
-@pytest.fixture
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workplace_in(tmp_path_factory.getbasetemp())
-
-
-def refused(*words: object, cwd: Path) -> str:
-    """The one sentence of a command that ends with 2."""
-    done = resus_here(*words, cwd=cwd)
-    assert done.returncode == 2
-    (sentence,) = done.stderr.splitlines()
-    return sentence
-
-
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -43,9 +30,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path) -> None:
     (tmp_path / "titles.csv").write_text("item,title\n3,Third\n")
     out = tmp_path / "export"
-    done = resus_here("export", "run", "--out", out, "--titles", tmp_path / "titles.csv", cwd=workplace)
-    assert done.returncode == 0, done.stderr
-    said = done.stdout
+    said = succeed_here("export", "run", "--out", out, "--titles", tmp_path / "titles.csv", cwd=workplace)
     assert f"export in {out}: {', '.join(FILES)}" in said
     assert "share it only where you may share the log" in said
     assert sorted(contents(out)) == FILES
@@ -61,10 +46,9 @@ def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path)
 
     (workplace / "run" / "results.json").write_text("{}")
     try:
-        again = resus_here("export", "run", "--out", out, cwd=workplace)
+        succeed_here("export", "run", "--out", out, cwd=workplace)
     finally:
         (workplace / "run" / "results.json").unlink()
-    assert again.returncode == 0, again.stderr
     assert sorted(contents(out)) == sorted([*FILES, "results.json"])
     assert not any(Catalogue.load(out).titles)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -80,7 +64,7 @@ def test_what_is_not_an_export_is_never_overwritten(workplace: Path, tmp_path: P
         ("other run", "holds artifact.json, so it is not an export: choose another folder"),
         ("file", "is a file: choose a folder"),
     ):
-        assert what in refused("export", "run", "--out", tmp_path / name, cwd=workplace)
+        assert what in refused_here("export", "run", "--out", tmp_path / name, cwd=workplace)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     assert (tmp_path / "file").read_text() == "a file"
     assert contents(tmp_path / "other run").keys() == {"artifact.json", "model.safetensors"}
@@ -89,7 +73,7 @@ def test_what_is_not_an_export_is_never_overwritten(workplace: Path, tmp_path: P
 def test_mistakes_are_answered_in_one_sentence_and_leave_nothing(workplace: Path, tmp_path: Path) -> None:
     shutil.copytree(workplace / "run", tmp_path / "run")
     (tmp_path / "titles.csv").write_text("item,title\nno such,Nothing\n")
-    succeed("prepare", "planted", "--set", "users=20", "--out", "other", cwd=tmp_path)
+    succeed_here("prepare", "planted", "--set", "users=20", "--out", "other", cwd=tmp_path)
     before = sorted(path.name for path in tmp_path.iterdir())
     titles = ("--titles", "titles.csv")
     log = ("--data", workplace / "log")
@@ -100,7 +84,7 @@ def test_mistakes_are_answered_in_one_sentence_and_leave_nothing(workplace: Path
         (("run", *log, *titles), "none of the 1 titles belongs to an item"),
         (("run", *log, "--titles", "absent.csv"), "absent.csv: the file does not exist"),
     ):
-        assert what in refused("export", *words, "--out", "export", cwd=tmp_path)
+        assert what in refused_here("export", *words, "--out", "export", cwd=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
@@ -108,7 +92,7 @@ def test_a_log_that_moved_is_asked_for(workplace: Path, tmp_path: Path) -> None:
     moved = workplace / "log moved"
     (workplace / "log").rename(moved)
     try:
-        said = refused("export", "run", "--out", tmp_path / "export", cwd=workplace)
+        said = refused_here("export", "run", "--out", tmp_path / "export", cwd=workplace)
     finally:
         moved.rename(workplace / "log")
     assert "is gone: give its new place with --data" in said

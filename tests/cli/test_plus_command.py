@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from resus_process import WITHOUT_NETWORK, resus_here, succeed_here
+from resus_process import WITHOUT_NETWORK, succeed_here
 
 from resus import PlantedWorld, load
 from resus.data.datasets.planted import draw_events
@@ -44,10 +44,3 @@ def test_from_training_to_an_export(tmp_path: Path) -> None:
 
     succeed_here("export", "run", "--out", "export", cwd=tmp_path)
     assert LoadedModel.load(tmp_path / "export").config.model_name == "RESUS+"
-
-
-def test_what_does_not_go_together_is_one_sentence(tmp_path: Path) -> None:
-    done = resus_here("train", "planted", "--learner", "plus", "--encoder", "deepfm", cwd=tmp_path)
-    assert done.returncode == 2
-    assert "learner.kind=plus and encoder.kind=factors go together" in done.stderr
-    assert len(done.stderr.splitlines()) == 1

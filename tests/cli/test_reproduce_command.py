@@ -7,16 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from resus_process import SMALL, resus_here, start, succeed, workplace_in
+from resus_process import SMALL, refused_here, start, succeed
 
 from resus.paper.cells.records import read_cells
 
 METHODS = "deepfm,user-bias,lwa,resus-nn,resus-rr"
-
-
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return workplace_in(tmp_path_factory.getbasetemp())
 
 
 @pytest.mark.integration
@@ -79,12 +74,8 @@ def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_gets_one_sentence(words: list[str], wanted: tuple[str, ...], workplace: Path) -> None:
-    done = resus_here("reproduce", *words, cwd=workplace)
-    assert done.returncode == 2, done.stdout + done.stderr
-    sentence = done.stderr.strip()
-    assert len(sentence.splitlines()) == 1
-    for part in wanted:
-        assert part in sentence
+    sentence = refused_here("reproduce", *words, cwd=workplace)
+    assert all(part in sentence for part in wanted), sentence
     assert not (workplace / "none").exists()
 
 
@@ -92,7 +83,6 @@ def test_a_mistake_gets_one_sentence(words: list[str], wanted: tuple[str, ...], 
 def test_other_settings_are_not_mixed_in(workplace: Path) -> None:
     words = ("reproduce", "rq1", "--dataset", "log", "--runs", 1, "--methods", "deepfm", "--out", "claimed")
     succeed(*words, *SMALL, cwd=workplace)
-    done = resus_here(*words, *SMALL, "--set", "training.patience=1", cwd=workplace)
-    assert done.returncode == 2
-    assert "other settings" in done.stderr
-    assert "--out" in done.stderr
+    told = refused_here(*words, *SMALL, "--set", "training.patience=1", cwd=workplace)
+    assert "other settings" in told
+    assert "--out" in told

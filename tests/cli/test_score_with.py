@@ -7,7 +7,7 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from models_of_others import catboost_file, linear_onnx, rows, stopped_xgboost_file
-from resus_process import WITHOUT_NETWORK, resus_here, succeed_here
+from resus_process import WITHOUT_NETWORK, refused_here, resus_here, succeed_here
 
 from resus import InteractionLog
 from resus.arrays import Doubles
@@ -23,13 +23,6 @@ KNOWN = TABLE.filter(pl.col("time") < 4)
 ASKED = TABLE.filter(pl.col("time") >= 4).drop("click")
 PREPARE = ("prepare", "events.csv", "--schema", "schema.yaml", "--out")
 SCORED = ("--score-with", "model.cbm")
-
-
-def refused(*words: object, cwd: Path) -> str:
-    done = resus_here(*words, cwd=cwd)
-    assert (done.returncode, done.stdout) == (2, ""), done.stdout
-    assert done.stderr.count("\n") == 1
-    return done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +42,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for log in ("log", "by-hand"):
         words = ("train", log, "--predictor", "logits:model_score", *WITHOUT_NETWORK, "--out", f"run-{log}")
         succeed_here(*words, cwd=folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def with_bad_files(folder: Path) -> Path:
+    linear_onnx(TABLE, folder, name="other.onnx", output="logits", logit=True)
+    (folder / "model.joblib").write_bytes(b"")
+    (folder / "schema.txt").write_text(SCHEMA)
+    TABLE.drop("discount").write_csv(folder / "cut.csv")
+    pq.write_table(TABLE.drop("discount").to_arrow(), folder / "cut.parquet")
+    pq.write_table(TABLE.with_columns(model_score=pl.lit(0.5)).to_arrow(), folder / "scored.parquet")
+    pq.write_table(TABLE.drop("category").to_arrow(), folder / "short.parquet")
+    stopped_xgboost_file(TABLE, folder).path.rename(folder / "nameless.ubj")
+    cells = TABLE["discount"].cast(pl.String).to_list()
+    cells[3] = "cheap"
+    TABLE.with_columns(discount=pl.Series(cells)).write_csv(folder / "wrong.csv")
     return folder
 
 
@@ -183,19 +192,9 @@ PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.c
     ],
 )
 def test_mistakes_are_one_sentence_and_leave_nothing_behind(
-    words: tuple[object, ...], sentence: str, folder: Path
+    words: tuple[object, ...], sentence: str, with_bad_files: Path
 ) -> None:
-    linear_onnx(TABLE, folder, name="other.onnx", output="logits", logit=True)
-    (folder / "model.joblib").write_bytes(b"")
-    (folder / "schema.txt").write_text(SCHEMA)
-    TABLE.drop("discount").write_csv(folder / "cut.csv")
-    pq.write_table(TABLE.drop("discount").to_arrow(), folder / "cut.parquet")
-    pq.write_table(TABLE.with_columns(model_score=pl.lit(0.5)).to_arrow(), folder / "scored.parquet")
-    pq.write_table(TABLE.drop("category").to_arrow(), folder / "short.parquet")
-    stopped_xgboost_file(TABLE, folder).path.rename(folder / "nameless.ubj")
-    cells = TABLE["discount"].cast(pl.String).to_list()
-    cells[3] = "cheap"
-    TABLE.with_columns(discount=pl.Series(cells)).write_csv(folder / "wrong.csv")
+    folder = with_bad_files
     before = {path.name for path in folder.iterdir()}
-    assert sentence in refused(*words, cwd=folder)
+    assert sentence in refused_here(*words, cwd=folder)
     assert {path.name for path in folder.iterdir()} == before

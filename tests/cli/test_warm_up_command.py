@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from resus_process import SMALL, resus_here
+from resus_process import SMALL, refused_here, succeed_here
 
 pytestmark = pytest.mark.integration
 
@@ -15,17 +15,17 @@ TRAIN = ("train", "log", *SMALL, "--set", "split.ratios=[1,1,1]")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of 40 users a part, and two runs on one Ψ that saw up to 6 events of a user."""
     folder = tmp_path_factory.mktemp("warm-up")
-    world = ("users=120", "items=40", "events_per_user=30")
-    resus_here("prepare", "planted", *(word for each in world for word in ("--set", each)), "--out", "log", cwd=folder)
+    world = ("--set", "users=120", "--set", "items=40", "--set", "events_per_user=30")
+    succeed_here(
+        "prepare", "planted", *(word for each in world for word in ("--set", each)), "--out", "log", cwd=folder
+    )
     for learner, of_another in (("ridge", ()), ("nearest", ("--predictor-from", "ridge"))):
-        done = resus_here(*TRAIN, "--learner", learner, *of_another, "--out", learner, cwd=folder)
-        assert done.returncode == 0, done.stderr
+        succeed_here(*TRAIN, "--learner", learner, *of_another, "--out", learner, cwd=folder)
     return folder
 
 
 def test_the_curve_is_told_drawn_kept_and_drawn_again(workplace: Path) -> None:
-    done = resus_here("warm-up", "ridge", "nearest", "--up-to", 300, "--out", "curve", cwd=workplace)
-    assert done.returncode == 0, done.stderr
+    said = succeed_here("warm-up", "ridge", "nearest", "--up-to", 300, "--out", "curve", cwd=workplace)
     folder = workplace / "curve"
     assert sorted(path.name for path in folder.iterdir()) == ["warm-up.html", "warm-up.json", "warm-up.png"]
     curve = json.loads((folder / "warm-up.json").read_text())
@@ -36,25 +36,22 @@ def test_the_curve_is_told_drawn_kept_and_drawn_again(workplace: Path) -> None:
     at_start = {curve["models"][name]["0"]["auc"] for name in ("DeepFM", "RESUS-RR", "user bias")}
     assert len(at_start) == 1, "without an event everyone who stands on Ψ answers as Ψ does"
     last = curve["models"]["RESUS-RR"][str(curve["sizes"][-1])]
-    for said in (f"{last['auc']:.4f}", f"{last['users']} test users", f"so the curve ends at {curve['sizes'][-1]}"):
-        assert said in done.stdout
+    for fact in (f"{last['auc']:.4f}", f"{last['users']} test users", f"so the curve ends at {curve['sizes'][-1]}"):
+        assert fact in said
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for name in ("warm-up.html", "warm-up.png"):
         (folder / name).unlink()
-    again = resus_here("report", "curve", cwd=workplace)
-    assert again.returncode == 0, again.stderr
+    succeed_here("report", "curve", cwd=workplace)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_rivals_are_chosen_by_name(workplace: Path) -> None:
     words = ("warm-up", "ridge", "--up-to", 5, "--part", "validation")
-    done = resus_here(*words, "--rivals", "none", "--out", "alone", cwd=workplace)
-    assert done.returncode == 0, done.stderr
+    succeed_here(*words, "--rivals", "none", "--out", "alone", cwd=workplace)
     curve = json.loads((workplace / "alone" / "warm-up.json").read_text())
     assert list(curve["models"]) == ["DeepFM", "RESUS-RR", "oracle", "crowd"]
     assert (curve["part"], curve["sizes"]) == ("validation", [0, 1, 2, 3, 5])
-    done = resus_here(*words, "--rivals", "lwa, user-bias", "--out", "rivals", cwd=workplace)
-    assert done.returncode == 0, done.stderr
+    succeed_here(*words, "--rivals", "lwa, user-bias", "--out", "rivals", cwd=workplace)
     curve = json.loads((workplace / "rivals" / "warm-up.json").read_text())
     assert {"LWA", "user bias"} < set(curve["models"])
 
@@ -72,16 +69,12 @@ def test_rivals_are_chosen_by_name(workplace: Path) -> None:
 )
 def test_a_mistake_is_one_sentence_and_leaves_nothing(workplace: Path, words: tuple[str, ...], sentence: str) -> None:
     before = sorted(workplace.rglob("*"))
-    done = resus_here("warm-up", *words, cwd=workplace)
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"resus: {sentence}"), done.stderr
+    assert refused_here("warm-up", *words, cwd=workplace).startswith(sentence)
     assert sorted(workplace.rglob("*")) == before
 
 
 def test_a_split_with_few_test_users_is_refused(workplace: Path) -> None:
-    done = resus_here("train", "log", *SMALL, "--out", "usual", cwd=workplace)
-    assert done.returncode == 0, done.stderr
-    done = resus_here("warm-up", "usual", cwd=workplace)
-    assert done.returncode == 2
-    assert all(fact in done.stderr for fact in ("30 test users", "log 'planted' has 12", "split.ratios"))
+    succeed_here("train", "log", *SMALL, "--out", "usual", cwd=workplace)
+    told = refused_here("warm-up", "usual", cwd=workplace)
+    assert all(fact in told for fact in ("30 test users", "log 'planted' has 12", "split.ratios"))
     assert not list((workplace / "usual").glob("warm-up*"))

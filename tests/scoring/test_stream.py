@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planted_models import events, log_of, tiny
 
-from resus.errors import ArtifactError, ConfigError, DataError
+from resus.errors import ArtifactError, DataError
 from resus.files import locked
 from resus.scoring import spill
 from resus.scoring.scorer import Scorer
@@ -114,13 +114,6 @@ def test_a_long_history_with_candidates_in_many_blocks(scorer: Scorer, tmp_path:
     scores = pl.read_parquet(folder.out)
     close_to(scores, scorer, known, asked)
     assert set(scores["support"]) == {200, 0}
-
-
-def test_unknown_values_are_counted_over_all_blocks(ridge: Scorer, tmp_path: Path) -> None:
-    third = pl.int_range(pl.len()) % 3 == 0
-    asked = EVENTS.head(20).with_columns(category=pl.when(third).then(999).otherwise("category"))
-    folder = Folder(tmp_path, EVENTS, asked)
-    assert folder.score(ridge).unknown == ridge.predict(EVENTS, asked)[1] == {"category": 7}
 
 
 class Stop:
@@ -293,22 +286,3 @@ def test_the_query_comes_back_unchanged_and_scores_replace_columns_of_their_name
     assert scores.select(kept).to_pylist() == asked.select(kept).to_pylist()
     assert scores.schema.field("basis").type == pa.float32()
     assert not scores.schema.metadata
-
-
-def test_the_support_can_be_a_text_file(ridge: Scorer, tmp_path: Path) -> None:
-    folder = Folder(tmp_path, EVENTS, EVENTS.tail(30))
-    folder.score(ridge, block_rows=20)
-    expected = folder.out.read_bytes()
-    EVENTS.write_csv(tmp_path / "support.csv")
-    predict_file(ridge, tmp_path / "support.csv", tmp_path / "query.parquet", folder.out, model="mine", block_rows=20)
-    assert folder.out.read_bytes() == expected
-
-
-@pytest.mark.parametrize("table", ["support.parquet", "query.parquet"])
-def test_an_input_is_never_overwritten(ridge: Scorer, tmp_path: Path, table: str) -> None:
-    paths = {name: tmp_path / name for name in ("support.parquet", "query.parquet")}
-    for path in paths.values():
-        path.write_bytes(b"mine")
-    with pytest.raises(ConfigError, match="is also an input table"):
-        predict_file(ridge, paths["support.parquet"], paths["query.parquet"], paths[table], model="it")
-    assert paths[table].read_bytes() == b"mine"

