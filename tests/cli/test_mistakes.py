@@ -134,20 +134,22 @@ def one_sentence(done: subprocess.CompletedProcess[str], wanted: tuple[str, ...]
         assert word in sentences[0], sentences[0]
 
 
+def refused_without_a_trace(folder: Path, words: tuple[object, ...], wanted: tuple[str, ...]) -> None:
+    before = listing(folder)
+    one_sentence(resus_here(*words, cwd=folder), wanted)
+    assert listing(folder) == before
+
+
 @pytest.mark.parametrize("mistake", IN_DATA.values(), ids=IN_DATA)
 def test_a_mistake_in_the_data(mistake: Mistake, folder: Path) -> None:
     mistake.spoil(folder)
-    before = listing(folder)
-    one_sentence(resus_here(*mistake.words, cwd=folder), mistake.wanted)
-    assert listing(folder) == before
+    refused_without_a_trace(folder, mistake.words, mistake.wanted)
 
 
 @pytest.mark.parametrize("mistake", IN_SETTINGS.values(), ids=IN_SETTINGS)
 def test_a_mistake_in_the_settings(mistake: Mistake, folder: Path, workplace: Path) -> None:
     shutil.copytree(workplace / "log", folder / "log")
-    before = listing(folder)
-    one_sentence(resus_here(*mistake.words, cwd=folder), mistake.wanted)
-    assert listing(folder) == before
+    refused_without_a_trace(folder, mistake.words, mistake.wanted)
 
 
 def test_a_separate_process_answers_the_same(folder: Path) -> None:
@@ -163,9 +165,7 @@ def test_the_table_without_mistakes_is_accepted(folder: Path) -> None:
 def test_too_few_users_to_split(folder: Path) -> None:
     resus_here(*PREPARE, cwd=folder)
     few = ("--set", "split.ratios=[98,1,1]")
-    before = listing(folder)
-    one_sentence(resus_here(*TRAIN, *few, cwd=folder), ("no user of 4 is left", "split.ratios"))
-    assert listing(folder) == before
+    refused_without_a_trace(folder, (*TRAIN, *few), ("no user of 4 is left", "split.ratios"))
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict", "train"])
@@ -184,9 +184,7 @@ def test_a_model_that_is_incomplete(command: str, damage: str, folder: Path, wor
         "predict": ("predict", "run", "--support", "events.csv", "--query", "events.csv", "--out", "scores.csv"),
         "train": ("train", "log", *SMALL, "--out", "new", "--predictor-from", "run"),
     }
-    before = listing(folder)
-    one_sentence(resus_here(*words[command], cwd=folder), ("run", "train"))
-    assert listing(folder) == before
+    refused_without_a_trace(folder, words[command], ("run", "train"))
 
 
 @pytest.mark.parametrize("file", ["ids.npy", "labels.npy", "users.arrow", "features.json", "manifest.json"])
@@ -194,9 +192,7 @@ def test_a_log_that_is_incomplete(file: str, folder: Path, workplace: Path) -> N
     shutil.copytree(workplace / "log", folder / "log")
     content = (folder / "log" / file).read_bytes()
     (folder / "log" / file).write_bytes(content[: len(content) // 2])
-    before = listing(folder)
-    one_sentence(resus_here(*TRAIN, cwd=folder), ("log",))
-    assert listing(folder) == before
+    refused_without_a_trace(folder, TRAIN, ("log",))
 
 
 def test_predict_names_what_a_file_lacks(folder: Path, workplace: Path) -> None:
@@ -245,10 +241,8 @@ def test_the_script_is_installed() -> None:
 def test_a_log_is_not_replaced_by_the_log_of_another_table(folder: Path) -> None:
     assert resus_here(*PREPARE, cwd=folder).returncode == 0
     shutil.copy(folder / "events.csv", folder / "others.csv")
-    before = listing(folder)
-    done = resus_here("prepare", "others.csv", *PREPARE[2:], cwd=folder)
-    one_sentence(done, ("log", "holds the log 'events'", "choose another place"))
-    assert listing(folder) == before
+    others = ("prepare", "others.csv", *PREPARE[2:])
+    refused_without_a_trace(folder, others, ("log", "holds the log 'events'", "choose another place"))
     assert resus_here(*PREPARE, "--set", "min_count=2", cwd=folder).returncode == 0
 
 

@@ -143,6 +143,7 @@ def test_warnings_are_one_line_each_and_training_continues(folder: Path, tmp_pat
     assert "1.0000" in leak
 
 
+NEW = ("--schema", "schema.yaml", "--out", "new")
 PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.csv")
 
 
@@ -150,43 +151,25 @@ PREDICT = ("predict", "run-log", "--support", "support.csv", "--query", "query.c
     ("words", "sentence"),
     [
         (PREDICT, "the support has no column 'model_score', which model.cbm wrote"),
-        (
-            (*PREDICT, "--score-with", "other.onnx"),
-            "other.onnx is not that file",
-        ),
+        ((*PREDICT, "--score-with", "other.onnx"), "other.onnx is not that file"),
         ((*PREDICT, "--score-with", "model.joblib"), "model.joblib is a pickle, which can run any code"),
         ((*PREPARE, "new", "--score-with", "absent.cbm"), "absent.cbm does not exist"),
         ((*PREPARE, "new", "--score-with", "events.csv"), "events.csv has none of the known endings"),
         ((*PREPARE, "new", "--score-with", "schema.txt"), "schema.txt is not a whole LightGBM model"),
         ((*PREPARE, "new", "--score-column", "cat"), "--score-column needs --score-with"),
-        (
-            ("prepare", "taobao", "--path", ".", "--out", "new", *SCORED),
-            "'taobao' is read in blocks",
-        ),
+        (("prepare", "taobao", "--path", ".", "--out", "new", *SCORED), "'taobao' is read in blocks"),
         (("prepare", "planted", "--out", "new", *SCORED), "planted is drawn, not read from files: leave out --path, "),
+        (("prepare", "cut.csv", *NEW, *SCORED), "cut.csv has no column 'discount', which model.cbm reads"),
+        (("prepare", "cut.parquet", *NEW, *SCORED), "cut.parquet has no column 'discount', which model.cbm reads"),
         (
-            ("prepare", "cut.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
-            "cut.csv has no column 'discount', which model.cbm reads: add it",
-        ),
-        (
-            ("prepare", "cut.parquet", "--schema", "schema.yaml", "--out", "new", *SCORED),
-            "cut.parquet has no column 'discount', which model.cbm reads: add it",
-        ),
-        (
-            ("prepare", "wrong.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
+            ("prepare", "wrong.csv", *NEW, *SCORED),
             "wrong.csv, row 5, column 'discount': 'cheap' is not a number; the model reads a number here",
         ),
-        (
-            ("prepare", "scored.csv", "--schema", "schema.yaml", "--out", "new", *SCORED),
-            "scored.csv has a column 'model_score' already",
-        ),
-        (
-            ("prepare", "scored.parquet", "--schema", "schema.yaml", "--out", "new", *SCORED),
-            "scored.parquet has a column 'model_score' already",
-        ),
+        (("prepare", "scored.csv", *NEW, *SCORED), "scored.csv has a column 'model_score' already"),
+        (("prepare", "scored.parquet", *NEW, *SCORED), "scored.parquet has a column 'model_score' already"),
         ((*PREPARE, "new", *SCORED, "--score-column", ""), "the name of the score column is empty"),
         (
-            ("prepare", "short.parquet", "--schema", "schema.yaml", "--out", "new", "--score-with", "nameless.ubj"),
+            ("prepare", "short.parquet", *NEW, "--score-with", "nameless.ubj"),
             "short.parquet has no column 'category', which nameless.ubj reads: add it",
         ),
     ],

@@ -73,13 +73,6 @@ def test_more_events_than_in_training_are_fine(model: Resus) -> None:
     assert answer["probability"].is_between(0, 1).all()
 
 
-def test_times_as_text_are_the_same_times(model: Resus) -> None:
-    known, asked = table(list(range(25)), [1] * 25), table([30, 31], [1, 1])
-    as_text = known.with_columns(time=pl.Series([str(time) for time in range(25)]))
-    as_number = known.with_columns(time=pl.Series(range(25)))
-    assert model.predict(as_text, asked).equals(model.predict(as_number, asked))
-
-
 def test_events_need_no_time(model: Resus) -> None:
     known, asked = table(list(range(10)), [1] * 10), table([30, 31], [1, 1])
     with_time, without = model.predict(known, asked), model.predict(known.drop("time"), asked)

@@ -48,6 +48,11 @@ def store(tmp_path: Path) -> Iterator[EventStore]:
     opened.close()
 
 
+@pytest.fixture
+def engine(loaded: LoadedModel, store: EventStore) -> Engine:
+    return Engine(loaded, store, capacity=CAPACITY)
+
+
 def posted(number: int, **changes: Any) -> PostedEvent:
     return PostedEvent.model_validate(event(number, **changes))
 
@@ -96,8 +101,7 @@ def test_two_engines_on_one_store_answer_as_a_fresh_one(loaded: LoadedModel, sto
                 assert_same(engine.predict(asked(user="u")), fresh)
 
 
-def test_stored_inline_and_offline_answers_are_one(run: Path, loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_stored_inline_and_offline_answers_are_one(run: Path, engine: Engine) -> None:
     batch = [event(number, label=number % 2, item=number) for number in range(5)]
     engine.observe([PostedEvent.model_validate(one) for one in batch])
     stored = engine.predict(asked(user="u"))
@@ -125,8 +129,7 @@ def own_fields() -> dict[str, dict[str, Any]]:
     return {row["item"]: row for row in rows.iter_rows(named=True)}
 
 
-def test_parts_sum_to_the_residual_largest_first(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_parts_sum_to_the_residual_largest_first(engine: Engine) -> None:
     engine.observe([posted(number, label=number % 2, item=number) for number in range(4)])
     for answer in engine.predict(asked(user="u", explain=True)).answers:
         assert answer.because is not None
@@ -136,26 +139,23 @@ def test_parts_sum_to_the_residual_largest_first(loaded: LoadedModel, store: Eve
         assert {(reason.event, reason.item) for reason in answer.because} == {(f"e{n}", f"{n}") for n in range(4)}
 
 
-def test_top_is_the_best_of_all(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_top_is_the_best_of_all(engine: Engine) -> None:
     every = engine.predict(asked()).answers
     best = engine.predict(asked(top=3)).answers
     assert best == sorted(every, key=lambda answer: -answer.probability)[:3]
     assert [(answer.candidate, answer.item) for answer in every] == list(enumerate(ITEMS))
 
 
-def test_a_user_without_events_gets_the_shared_answer(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_a_user_without_events_gets_the_shared_answer(engine: Engine) -> None:
     for answer in (engine.predict(asked()), engine.predict(asked(user="nobody")), engine.predict(asked(events=[]))):
         assert answer.support == 0
         assert all(one.residual == 0 and one.deviation is None for one in answer.answers)
 
 
-def test_inline_events_follow_the_rules_of_the_store(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_inline_events_follow_the_rules_of_the_store(engine: Engine) -> None:
     batch = [event(number % 9, label=number % 2, time=float(number % 5), item=number) for number in range(14)]
     engine.observe([PostedEvent.model_validate(one) for one in batch])
-    kept = {one.id for one in store.read("u").events}
+    kept = {one.id for one in engine.store.read("u").events}
     inline = engine.predict(
         asked(events=[{k: v for k, v in one.items() if k != "user"} for one in batch], explain=True)
     )
@@ -163,8 +163,7 @@ def test_inline_events_follow_the_rules_of_the_store(loaded: LoadedModel, store:
     assert {reason.event for reason in inline.answers[0].because} == kept
 
 
-def test_candidates_by_features_are_the_items_they_describe(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_candidates_by_features_are_the_items_they_describe(engine: Engine) -> None:
     own = own_fields()
     known = [item for item in ITEMS if item in own]
     by_item = engine.predict(asked(items=known))
@@ -179,27 +178,24 @@ def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore) -
         assert_same(small.predict(asked(user=user)), Engine(loaded, store, capacity=CAPACITY).predict(asked(user=user)))
 
 
-def test_only_fields_that_the_model_reads_are_stored(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_only_fields_that_the_model_reads_are_stored(engine: Engine) -> None:
     sent = PostedEvent.model_validate(event(1) | {"features": {"tags": ["morning"], "diary": "dear diary"}})
     engine.observe([sent])
-    assert store.read("u").events[0].features == {"tags": ["morning"], "item": "1"}
+    assert engine.store.read("u").events[0].features == {"tags": ["morning"], "item": "1"}
 
 
 @pytest.mark.parametrize(
     "sent", [{"label": 1, "item": "?"}, {"label": 0, "item": "never seen", "features": {"price": "cheap"}}]
 )
-def test_values_the_model_never_saw_are_no_error(loaded: LoadedModel, store: EventStore, sent: dict[str, Any]) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_values_the_model_never_saw_are_no_error(engine: Engine, sent: dict[str, Any]) -> None:
     assert engine.predict(asked(events=[sent])).support == 1
 
 
-def test_an_event_has_a_bounded_size(loaded: LoadedModel, store: EventStore) -> None:
-    engine = Engine(loaded, store, capacity=CAPACITY)
+def test_an_event_has_a_bounded_size(engine: Engine) -> None:
     large = posted(2).model_copy(update={"features": {"tags": ["é" * 100] * 7}})
     with pytest.raises(DataError, match=r"'e2': its features take more than 4,096 bytes"):
         engine.observe([posted(1), large])
-    assert not store.version("u"), "all of a batch or nothing"
+    assert not engine.store.version("u"), "all of a batch or nothing"
     engine.observe([large.model_copy(update={"features": {"tags": ["é" * 100] * 6}})])
 
 
@@ -221,10 +217,8 @@ def test_events_have_ids_all_of_them_or_none() -> None:
         asked(events=[{"label": 1, "item": "1"}, {"id": "0", "label": 0, "item": "2"}])
 
 
-def test_a_score_that_is_not_finite_is_refused(
-    loaded: LoadedModel, store: EventStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine, score = Engine(loaded, store, capacity=CAPACITY), LiveUser.score
+def test_a_score_that_is_not_finite_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = LiveUser.score
     engine.observe([posted(1)])
 
     def overflowing(live: LiveUser, candidates: Features) -> Scores:

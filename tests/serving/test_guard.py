@@ -74,23 +74,19 @@ def test_a_declared_size_is_refused_before_the_body_is_read() -> None:
     assert answer(LOCAL, headers={"content-length": f"{BOUND + 1}"})[0] == 413
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000", "LOCALHOST"])
-def test_loopback_answers_to_its_own_names(host: str) -> None:
-    assert answer(LOCAL, headers={"host": host})[0] == 200
+OWN = ("127.0.0.1", "127.0.0.1:8000", "localhost:1", "[::1]:8000", "LOCALHOST")
+OTHER = ("evil.example", "127.0.0.1.evil.example:8000", "", "[", "localhost@evil.example")
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8000", "", "[", "localhost@evil.example"])
-def test_loopback_refuses_the_name_of_another_host(host: str) -> None:
-    assert answer(LOCAL, headers={"host": host})[0] == 403
+def test_loopback_answers_only_to_its_own_names() -> None:
+    assert {answer(LOCAL, headers={"host": host})[0] for host in OWN} == {200}
+    assert {answer(LOCAL, headers={"host": host})[0] for host in OTHER} == {403}
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9000", "http://[", ""])
-def test_a_page_of_another_origin_is_refused(origin: str) -> None:
-    assert answer(LOCAL, headers={"origin": origin})[0] == 403
-
-
-def test_the_service_page_may_ask() -> None:
+def test_only_the_page_of_the_service_may_ask() -> None:
     assert answer(LOCAL, headers={"origin": "http://127.0.0.1:8000"})[0] == 200
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9000", "http://[", ""):
+        assert answer(LOCAL, headers={"origin": origin})[0] == 403, origin
 
 
 @given(st.text(st.characters(codec="latin-1", exclude_categories=["Cc"])))

@@ -151,19 +151,6 @@ def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sen
     assert [event.id for event in sorted(made, key=lambda event: event.moment)] == expected
 
 
-def test_a_full_user_drops_the_oldest_event_of_one_time_by_its_id() -> None:
-    one, other = user_of("ridge"), user_of("ridge")
-    for number in range(CAPACITY + 2):
-        one.observe(f"e{number:02}", row(number), 1.0, 0.0)
-        other.observe(f"e{CAPACITY + 1 - number:02}", row(CAPACITY + 1 - number), 1.0, 0.0)
-    started = user_of("ridge")
-    started.start_from(
-        [Event(event, 0.0, 1.0, {}) for event in one.events], features_of(log(), np.arange(2, CAPACITY + 2))
-    )
-    started.observe("e00", row(0), 1.0, 0.0)
-    assert one.events == other.events == started.events == tuple(f"e{number:02}" for number in range(2, CAPACITY + 2))
-
-
 @pytest.mark.parametrize("name", LEARNERS)
 def test_without_events_the_answer_is_the_shared_one(name: str) -> None:
     candidates = features_of(log(), CANDIDATES)

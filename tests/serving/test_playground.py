@@ -9,14 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 from planted_models import tiny
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 from service_process import Serving, serving
 
-from resus import Resus
-from resus.data.datasets.planted import PlantedWorld, draw_events, planted_log
+from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.evaluation.metrics import METRICS
 from resus.evaluation.results import Results
 from resus.serving.export import export
@@ -228,20 +226,6 @@ def test_the_page_shows_the_answers_of_the_service(
         done = [(*event, context) for event in events.items()]
         answers = asked(service, done, context=context, items=list(candidates))
         assert shown(page) == ranked(answers, done, candidates, "you")
-
-
-def test_the_service_says_what_the_model_says_offline(
-    service: Serving, folder: Path, candidates: dict[str, str], choices: dict[str, list[str]]
-) -> None:
-    context, opinions = first_of(choices), dict(zip(candidates, (1, 0, 1), strict=False))
-    visitor = {name: pl.lit(value) for name, value in {"user": "visitor", **context}.items()}
-    described = draw_events(WORLD).select(pl.col("item").cast(pl.String), "category", "brand").unique("item")
-    query = described.filter(pl.col("item").is_in(list(candidates))).with_columns(**visitor)
-    support = query.join(pl.DataFrame(list(opinions.items()), schema=["item", "click"], orient="row"), on="item")
-    offline = dict(zip(query["item"], Resus.load(folder / "run").predict(support, query)["probability"], strict=True))
-    done = [(*event, context) for event in opinions.items()]
-    for one in asked(service, done, context=context, items=list(candidates)):
-        assert one["probability"] == pytest.approx(offline[one["item"]], abs=1e-5)
 
 
 def test_a_like_moves_the_ranking_undo_and_reset_bring_it_back(visit: Visit) -> None:

@@ -96,10 +96,6 @@ def counted(service: Serving, line: str) -> float:
     return sum(float(found.rpartition(" ")[2]) for found in lines if found.startswith(line))
 
 
-def test_an_early_sighup_does_no_harm(guarded: Serving) -> None:
-    assert guarded.predict(items=ITEMS)["support"] == 0
-
-
 def test_a_user_has_as_many_events_as_the_option_says(guarded: Serving) -> None:
     guarded.events(*(event(number, user="short") for number in (1, 2, 3)))
     assert guarded.predict(user="short", items=ITEMS)["support"] == 2

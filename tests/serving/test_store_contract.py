@@ -144,14 +144,6 @@ def test_the_order_of_arrival_does_not_matter(place: Place, orders: tuple[list[t
     assert kept[0] == kept[1]
 
 
-def test_a_full_user_refuses_events_older_than_all(store: EventStore) -> None:
-    store.add([("ann", event(number, time=5.0)) for number in range(1, CAPACITY + 1)])
-    sent = [("ann", event(8, time=4.9)), ("ann", event(0, time=5.0)), ("ann", event(9, time=5.0))]
-    assert store.add(sent) == ["too old", "too old", "added"]
-    assert ids(store.read("ann")) == ["e2", "e3", "e4", "e9"]
-    assert store.add([("ann", event(1, time=5.0))]) == ["too old"], "it was pushed out and stays out"
-
-
 def test_no_user_is_taken_for_a_field_of_the_store(store: EventStore) -> None:
     store.add([("ann", event(1))])
     for user in FIELD_LIKE:
@@ -322,7 +314,9 @@ def test_a_store_of_your_own_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (tmp_path / "events").is_file()
 
 
-def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_or_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="choose another place"):
+        open_store(str(tmp_path), capacity=1)
     foreign, text = tmp_path / "foreign.db", tmp_path / "notes.txt"
     with sqlite3.connect(foreign) as connection:
         connection.execute("CREATE TABLE mine (value)")
@@ -333,11 +327,6 @@ def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None
         with pytest.raises(StorageError, match=f"{path}.*choose another place"):
             open_store(str(path), capacity=1)
         assert path.read_bytes() == before
-
-
-def test_a_folder_is_no_store(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="choose another place"):
-        open_store(str(tmp_path), capacity=1)
 
 
 def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:

@@ -166,8 +166,6 @@ class Catalogue:
     @classmethod
     def load(cls, folder: Path) -> "Catalogue":
         path = folder / CATALOGUE
-        if not path.is_file():
-            raise ArtifactError(f"{folder} has no catalogue (no {CATALOGUE}): make one with 'resus export'")
         try:
             table = pa.ipc.open_file(path.read_bytes()).read_all()
             facts = CatalogueFacts.model_validate_json((table.schema.metadata or {})[b"resus"])

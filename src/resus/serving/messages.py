@@ -267,15 +267,9 @@ class ResultsAnswer(Results):
 
     @classmethod
     def of(cls, results: Results) -> Self:
-        held = {
-            name
-            for model in results.models.values()
-            for values in model.sizes.values()
-            for name, value in values.metrics.items()
-            if value is not None
-        }
-        metrics = [MetricAnswer.of(metric, results) for name, metric in METRICS.items() if name in held]
-        return cls(**dict(results), metrics=metrics)
+        measured = [values.metrics for model in results.models.values() for values in model.sizes.values()]
+        held = [metric for name, metric in METRICS.items() if any(values.get(name) is not None for values in measured)]
+        return cls(**dict(results), metrics=[MetricAnswer.of(metric, results) for metric in held])
 
 
 class Reloaded(Message):
