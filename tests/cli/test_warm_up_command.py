@@ -16,9 +16,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of 40 users a part, and two runs on one Ψ that saw up to 6 events of a user."""
     folder = tmp_path_factory.mktemp("warm-up")
     world = ("--set", "users=120", "--set", "items=40", "--set", "events_per_user=30")
-    succeed_here(
-        "prepare", "planted", *(word for each in world for word in ("--set", each)), "--out", "log", cwd=folder
-    )
+    succeed_here("prepare", "planted", *world, "--out", "log", cwd=folder)
     for learner, of_another in (("ridge", ()), ("nearest", ("--predictor-from", "ridge"))):
         succeed_here(*TRAIN, "--learner", learner, *of_another, "--out", learner, cwd=folder)
     return folder

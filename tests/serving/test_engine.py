@@ -171,8 +171,9 @@ def test_candidates_by_features_are_the_items_they_describe(engine: Engine) -> N
     assert_same(by_item, by_features)
 
 
-def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore) -> None:
-    small = Engine(loaded, store, capacity=CAPACITY, cached_users=1)
+def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resus.serving.live.users.CACHED_USERS", 1)
+    small = Engine(loaded, store, capacity=CAPACITY)
     small.observe([posted(number, user=f"u{number % 3}", item=number) for number in range(9)])
     for user in ("u0", "u1", "u2", "u0"):
         assert_same(small.predict(asked(user=user)), Engine(loaded, store, capacity=CAPACITY).predict(asked(user=user)))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
+from resus.serving.http import guard
 from resus.serving.http.guard import HEADERS, MAX_IN_FLIGHT, Access, Guard, is_loopback, read_token
 
 TOKEN = "0123456789abcdef-secret"
@@ -28,7 +29,7 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def ask(
-    guard: Guard, *chunks: bytes, headers: dict[str, str] | None = None, path: str = "/v1/predict"
+    guarded: Guard, *chunks: bytes, headers: dict[str, str] | None = None, path: str = "/v1/predict"
 ) -> tuple[int, bytes, dict[bytes, bytes]]:
     sent: list[Message] = []
     waiting = [
@@ -49,12 +50,14 @@ async def ask(
         "raw_path": path.encode(),
         "headers": [(name.encode(), value.encode("latin-1")) for name, value in named.items()],
     }
-    await guard(scope, receive, send)
+    await guarded(scope, receive, send)
     return sent[0]["status"], b"".join(m["body"] for m in sent[1:]), dict(sent[0]["headers"])
 
 
 def answer(access: Access, *chunks: bytes, **options: Any) -> tuple[int, bytes, dict[bytes, bytes]]:
-    return asyncio.run(ask(Guard(echo, access=access, request_bytes=BOUND), *chunks, **options))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guard, "REQUEST_BYTES", BOUND)
+        return asyncio.run(ask(Guard(echo, access=access), *chunks, **options))
 
 
 LOCAL = Access("127.0.0.1", None)
@@ -146,9 +149,9 @@ def test_a_failure_is_answered_and_logged_without_what_the_user_did(caplog: pyte
 
 def test_too_many_requests_are_refused_until_some_are_answered() -> None:
     async def rush() -> tuple[list[int], int]:
-        guard = Guard(echo, access=LOCAL)
-        answers = await asyncio.gather(*(ask(guard, b"wait") for _ in range(MAX_IN_FLIGHT + 5)))
-        return [status for status, *_ in answers], (await ask(guard, b"again"))[0]
+        guarded = Guard(echo, access=LOCAL)
+        answers = await asyncio.gather(*(ask(guarded, b"wait") for _ in range(MAX_IN_FLIGHT + 5)))
+        return [status for status, *_ in answers], (await ask(guarded, b"again"))[0]
 
     statuses, afterwards = asyncio.run(rush())
     assert statuses.count(200) == MAX_IN_FLIGHT

@@ -61,16 +61,14 @@ def command(
             "--engine ray needs a Parquet --query, --support and --out, and cannot resume: "
             "name such files, and leave out --resume"
         )
-    if out is None or not in_blocks:
-        _warn(_whole(run, support, query, out, score_with))
-        return
-
     from resus.artifact import FACTS
     from resus.estimator import Resus
     from resus.files import sha256_of
     from resus.scoring.stream import BLOCK_ROWS, predict_file
 
-    if engine == "ray":
+    if out is None or not in_blocks:
+        scored = _whole(run, support, query, out, score_with)
+    elif engine == "ray":
         from resus.cluster.prediction import predict_on_ray
 
         with progress_bars() as progress:
@@ -98,7 +96,8 @@ def command(
                 progress=progress,
             )
     _warn(scored)
-    say(f"{scored.rows:,} scores in {out}")
+    if out is not None:
+        say(f"{scored.rows:,} scores in {out}")
 
 
 def _whole(run: Path, support: Path, query: Path, out: Path | None, score_with: Path | None) -> "Scored":
@@ -118,7 +117,6 @@ def _whole(run: Path, support: Path, query: Path, out: Path | None, score_with: 
         say(scored.write_csv(float_precision=6).rstrip("\n"))
     else:
         write_plain(scored, out)
-        say(f"{scored.height:,} scores in {out}")
     return Scored(asked.height, events.height, unknown)
 
 

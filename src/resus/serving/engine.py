@@ -32,18 +32,11 @@ TOO_EXTREME = "numbers of the candidates or of the user's events are too large t
 class Engine:
     """One loaded model on one store. Threads may share it."""
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        store: EventStore,
-        *,
-        capacity: int = EVENTS_PER_USER,
-        cached_users: int | None = None,
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, store: EventStore, *, capacity: int = EVENTS_PER_USER) -> None:
         self.loaded = loaded
         self.store = store
         self.capacity = capacity
-        self.live_users = LiveUsers(loaded, store, capacity=capacity, cached_users=cached_users)
+        self.live_users = LiveUsers(loaded, store, capacity=capacity)
 
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store all events of a batch, or none; they are durable when this returns."""

@@ -100,10 +100,9 @@ class Access:
 class Guard:
     """ASGI middleware. It reads the whole body, up to the limit, before anything else sees the request."""
 
-    def __init__(self, app: ASGIApp, *, access: Access, request_bytes: int = REQUEST_BYTES) -> None:
+    def __init__(self, app: ASGIApp, *, access: Access) -> None:
         self._app = app
         self._access = access
-        self._request_bytes = request_bytes
         self._in_flight = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -137,7 +136,7 @@ class Guard:
             )
             return
         if body is None:
-            await answer.refuse(413, f"the request is larger than {self._request_bytes:,} bytes: split it")
+            await answer.refuse(413, f"the request is larger than {REQUEST_BYTES:,} bytes: split it")
             return
         try:
             await self._app(scope, _replay(body, receive), answer.send)
@@ -148,7 +147,7 @@ class Guard:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         declared = dict(scope["headers"]).get(b"content-length", b"0")
-        if declared.isdigit() and int(declared) > self._request_bytes:
+        if declared.isdigit() and int(declared) > REQUEST_BYTES:
             return None
         parts, size = [], 0
         while True:
@@ -157,7 +156,7 @@ class Guard:
                 return b""  # the client has disconnected
             parts.append(message.get("body", b""))
             size += len(parts[-1])
-            if size > self._request_bytes:
+            if size > REQUEST_BYTES:
                 return None
             if not message.get("more_body", False):
                 return b"".join(parts)

@@ -28,13 +28,11 @@ class _Cached:
 class LiveUsers:
     """Threads may share it. Other processes may change the store at any time."""
 
-    def __init__(
-        self, loaded: LoadedModel, store: EventStore, *, capacity: int, cached_users: int | None = None
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, store: EventStore, *, capacity: int) -> None:
         self._loaded = loaded
         self._store = store
         self._capacity = capacity
-        self._cached_users = cached_users or CACHED_USERS * EVENTS_PER_USER // max(EVENTS_PER_USER, capacity)
+        self._cached_users = CACHED_USERS * EVENTS_PER_USER // max(EVENTS_PER_USER, capacity)
         self._cache: OrderedDict[str, _Cached] = OrderedDict()  # least recently used first
         self._cache_lock = threading.Lock()
 
