@@ -39,7 +39,7 @@ from resus.episodes.sampling import EpisodeSampler
 from resus.evaluation.metrics import auc
 from resus.files import write_text
 from resus.model.build import build_personalizer
-from resus.model.encoders.architectures import DeepFM
+from resus.model.encoders.deepfm import DeepFM
 from resus.model.personalizer import Personalizer
 from resus.model.predictors import GradientSettings
 from resus.model.predictors.base import NeuralPredictor

@@ -12,8 +12,12 @@ from resus.episodes.batch import features_of
 from resus.errors import ConfigError
 from resus.model import learners
 from resus.model.build import build_personalizer
-from resus.model.encoders.architectures import FM, LR, DeepFM, WideDeep, XDeepFM
 from resus.model.encoders.base import FieldEmbedding
+from resus.model.encoders.deepfm import DeepFM
+from resus.model.encoders.fm import FM
+from resus.model.encoders.lr import LR
+from resus.model.encoders.wide_deep import WideDeep
+from resus.model.encoders.xdeepfm import XDeepFM
 from resus.model.learners import LARGEST_ID
 from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, NearestLearner
 from resus.model.learners.plus.factors import FactorEncoder

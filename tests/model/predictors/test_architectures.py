@@ -15,8 +15,8 @@ from resus.data.fields.multi import MultiField
 from resus.data.fields.numeric import NumericField
 from resus.episodes.batch import Features, features_of
 from resus.model.encoders import ENCODERS
-from resus.model.encoders.architectures import CompressedInteractions
 from resus.model.encoders.base import Encoder, FieldEmbedding
+from resus.model.encoders.xdeepfm import CompressedInteractions
 from resus.model.predictors import base
 from resus.model.predictors.base import NeuralPredictor
 

@@ -19,8 +19,8 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.encoders.architectures import DeepFM
 from resus.model.encoders.base import pairwise_interactions
+from resus.model.encoders.deepfm import DeepFM
 from resus.paper.rivals.mamo import MAMO, MAMONetwork, Memories
 
 SIZES = [0, 3, 1, 6]

@@ -8,8 +8,8 @@ from torch.nn import functional
 
 from resus.episodes.batch import EpisodeBatch, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers
-from resus.model.encoders.architectures import DeepFM
 from resus.model.encoders.base import pairwise_interactions
+from resus.model.encoders.deepfm import DeepFM
 from resus.paper.rivals.melu import MeLUNetwork
 
 SIZES = [0, 3, 1, 6]

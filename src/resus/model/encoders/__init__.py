@@ -69,7 +69,7 @@ class LRSettings(NetworkSettings):
     title: ClassVar[str] = "LR"
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
-        from resus.model.encoders.architectures import LR
+        from resus.model.encoders.lr import LR
 
         return LR(**self.embeddings(features))
 
@@ -79,7 +79,7 @@ class FMSettings(NetworkSettings):
     title: ClassVar[str] = "FM"
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
-        from resus.model.encoders.architectures import FM
+        from resus.model.encoders.fm import FM
 
         return FM(**self.embeddings(features))
 
@@ -89,7 +89,7 @@ class WideDeepSettings(NetworkSettings):
     title: ClassVar[str] = "Wide&Deep"
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
-        from resus.model.encoders.architectures import WideDeep
+        from resus.model.encoders.wide_deep import WideDeep
 
         return WideDeep(**self.embeddings(features), hidden_units=self.hidden_units)
 
@@ -99,7 +99,7 @@ class DeepFMSettings(NetworkSettings):
     title: ClassVar[str] = "DeepFM"
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
-        from resus.model.encoders.architectures import DeepFM
+        from resus.model.encoders.deepfm import DeepFM
 
         return DeepFM(**self.embeddings(features), hidden_units=self.hidden_units)
 
@@ -109,7 +109,7 @@ class XDeepFMSettings(NetworkSettings):
     title: ClassVar[str] = "xDeepFM"
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
-        from resus.model.encoders.architectures import XDeepFM
+        from resus.model.encoders.xdeepfm import XDeepFM
 
         return XDeepFM(**self.embeddings(features), hidden_units=self.hidden_units, cin_maps=self.cin_maps)
 

@@ -25,7 +25,7 @@ class LearnerSettings(Settings):
 
     kind: str
     title: ClassVar[str]  # RESUS-<title> in tables
-    recipe: ClassVar[str] = "paper"  # in training/train.py
+    recipe: ClassVar[str] = "paper"  # in training/recipes
     encoder: ClassVar[str | None] = None  # the only kind of encoder that it works on
     has_beta: ClassVar[bool] = True  # fusion learns a scale of its answers
     cross_fits: ClassVar[bool] = False  # its training users may get logits of predictors that never saw them

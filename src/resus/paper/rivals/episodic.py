@@ -18,8 +18,8 @@ from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of
 from resus.episodes.prefixes import OrderedUsers, Tile
 from resus.history import History
 from resus.model.encoders import DeepFMSettings, EmbeddingSettings
-from resus.model.encoders.architectures import DeepFM
 from resus.model.encoders.base import FieldEmbedding
+from resus.model.encoders.deepfm import DeepFM
 from resus.training.loop import Schedule, run_stage
 
 SCORING_ROWS = 4096

@@ -16,8 +16,8 @@ from torch.nn import functional
 from resus.baselines.base import Task
 from resus.data.log.user_fields import user_fields
 from resus.episodes.batch import EpisodeBatch, Features
-from resus.model.encoders.architectures import DeepFM
 from resus.model.encoders.base import pairwise_interactions
+from resus.model.encoders.deepfm import DeepFM
 from resus.paper.rivals.episodic import EpisodicMethod, deepfm
 from resus.paper.rivals.fast_weights import Change, FastWeights, adapt, answer, shares, take
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from resus.baselines.base import Task
 from resus.episodes.batch import EpisodeBatch, Features
-from resus.model.encoders.architectures import DeepFM
 from resus.model.encoders.base import pairwise_interactions
+from resus.model.encoders.deepfm import DeepFM
 from resus.paper.rivals.episodic import EpisodicMethod, deepfm
 from resus.paper.rivals.fast_weights import FastWeights, adapt, answer, take
 
