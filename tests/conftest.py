@@ -13,6 +13,7 @@ from resus import InteractionLog
 
 pytest_plugins = ["service_fixtures"]
 
+os.environ["COLUMNS"] = "200"  # no line of a table wraps, whatever the terminal
 settings.register_profile("resus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("resus")
 

@@ -23,7 +23,7 @@ SMALL = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "200", "PYTHONUNBUFFERED": "1"}
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 def resus(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -18,8 +18,8 @@ def command(
     rivals: Annotated[
         str,
         typer.Option(
-            help="Methods to train and draw as well, separated by commas, with the names of `resus reproduce "
-            "--methods`. Most train a network, which takes minutes. Use none for no rivals."
+            help="Methods to train and draw next to the runs, separated by commas: user-bias, history-trees, or the "
+            "names of `resus reproduce --methods`. Most train a network, which takes minutes. Use none for no rivals."
         ),
     ] = QUICK,
     data: Annotated[str | None, typer.Option(help="Folder of the log, if it moved since training.")] = None,
