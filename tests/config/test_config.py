@@ -153,6 +153,10 @@ def test_every_kind_has_names_and_survives_json(kind: str, learner: str) -> None
         ({"learner.kind": "nearest", "training.folds": 2}, "training.folds is for learner.kind=plus"),
         ({"learner.kind": "plus", "training.folds": 0}, "greater than or equal to 1"),
         ({"learner.kind": "plus", "learner.steps": 0}, "greater than or equal to 1"),
+        ({"learner.kind": "plus", "fusion.scale": 2.0}, "has no β: leave out fusion.scale"),
+        ({"learner.kind": "plus", "fusion.per_size": True}, "has no β: leave out fusion.per_size"),
+        ({"learner.kind": "plus", "fusion.bias": True, "fusion.scale": 2}, "leave out fusion.bias, fusion.scale"),
+        ({"learner.kind": "plus", "protocol": "authors-release", "fusion.bias": True}, "leave out fusion.bias"),
         ({"learner.kind": "plus", "predictor.pretrain": False}, "leave predictor.pretrain at true"),
         (
             {"learner.kind": "plus", "learner.bias": False, "learner.taste": False, "learner.repeats": False},

@@ -105,8 +105,13 @@ class Config(Settings):
         if self.training.folds > 1 and not learner.cross_fits:
             fitting = ", ".join(kind for kind, settings in LEARNERS.items() if settings.cross_fits)
             raise ValueError(f"training.folds is for learner.kind={fitting}: leave it at 1")
-        if not learner.has_beta and self.fusion.scale != 1:
-            raise ValueError(f"learner.kind={learner.kind} has no β: leave fusion.scale at 1")
+        if not learner.has_beta:
+            brought = flatten({"fusion": FusionConfig().model_dump()}) | dict(learner.presets(self.protocol))
+            unused = [
+                key for key, value in flatten({"fusion": self.fusion.model_dump()}).items() if value != brought[key]
+            ]
+            if unused:
+                raise ValueError(f"learner.kind={learner.kind} has no β: leave out {', '.join(unused)}")
         if learner.cross_fits and self.predictor.joint:
             raise ValueError(
                 f"learner.kind={learner.kind} needs a trained shared model: leave predictor.pretrain at true"

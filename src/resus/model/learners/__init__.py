@@ -109,6 +109,7 @@ class PlusSettings(LearnerSettings):
             "encoder.embedding_dim": 32,
             "learner.bias": True,
             "fusion.per_size": False,
+            "fusion.bias": False,
             "training.folds": 4,
             "training.batch_size": 4096,
             "training.scalar_learning_rate": 0.05,
