@@ -186,7 +186,7 @@ def test_only_fields_that_the_model_reads_are_stored(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "sent", [{"label": 1, "item": "?"}, {"label": 0, "item": "never seen", "features": {"price": "cheap"}}]
+    "sent", [{"label": 1, "item": "?"}, {"label": 0, "item": "never seen", "features": {"category": "new"}}]
 )
 def test_values_the_model_never_saw_are_no_error(engine: Engine, sent: dict[str, Any]) -> None:
     assert engine.predict(asked(events=[sent])).support == 1

@@ -52,6 +52,7 @@ def test_a_mistake_gets_one_sentence_with_its_place(client: InProcess) -> None:
         (b'{"items": ["1"], "context": {"price": -Infinity}}', 422, "context.price"),
         (b'{"items": ["1"], "context": {"price": 1e999}}', 422, "context.price"),
         (b'{"items": ["1"], "context": {"price": 1e30}}', 422, "'price'"),
+        (b'{"candidates": [{"item": "1"}, {"price": "cheap"}]}', 422, "row 2, field 'price': 'cheap' is not a number"),
         (b'{"items": ["1"], "context": {"price": 1' + b"0" * 400 + b"}}", 422, "context.price"),
         (b'{"items": ["1"], "context": {"price": 1' + b"0" * 5000 + b"}}", 400, "JSON"),
         (b'{"items": ["1"], "context": {"tags": {"a": {}}}}', 422, "context.tags: a value is"),
@@ -91,7 +92,7 @@ def scored_event(number: int, **features: Any) -> dict[str, Any]:
     return event(number) | {"features": {"device": "phone", **features}}
 
 
-@pytest.mark.parametrize("features", [{}, {"model_score": None}, {"model_score": "abc"}], ids=str)
+@pytest.mark.parametrize("features", [{}, {"model_score": None}, {"model_score": " "}], ids=str)
 def test_an_event_without_the_shared_score_is_refused(scored: InProcess, features: dict[str, Any]) -> None:
     good, bad = scored_event(1, model_score=0.5), scored_event(2, **features)
     code, sentence = refused(scored, json.dumps({"events": [good, bad]}).encode(), "/v1/events")
@@ -124,7 +125,7 @@ def test_a_candidate_without_the_shared_score_is_refused(scored: InProcess) -> N
         "items[0], field 'model_score', the score of the shared model: the value is missing; "
         "send candidates instead of items, each with its item and 'model_score'",
     )
-    body = b'{"candidates": [{"item": "1", "model_score": 1}, {"item": "2", "model_score": "high"}]}'
+    body = b'{"candidates": [{"item": "1", "model_score": 1}, {"item": "2", "model_score": null}]}'
     assert refused(scored, body) == (
         422,
         "candidates[1], field 'model_score': the value is missing; it is the shared model: fill it in",
@@ -175,7 +176,8 @@ def test_a_body_without_content_type_is_refused(client: InProcess) -> None:
 
 def test_a_wrong_batch_stores_nothing(client: InProcess) -> None:
     good = event(1)
-    for bad in (event(2) | {"label": 0.5}, event(2) | {"id": ""}, event(2) | {"features": {"price": 1e300}}):
+    prices = [event(2) | {"features": {"price": price}} for price in (1e300, "cheap")]
+    for bad in (event(2) | {"label": 0.5}, event(2) | {"id": ""}, *prices):
         code, _ = refused(client, json.dumps({"events": [good, bad]}).encode(), "/v1/events")
         assert code == 422
     assert client.get("/v1/users/u").status_code == 404

@@ -21,6 +21,7 @@ from resus.arrays import Doubles
 from resus.errors import RowError
 
 LONGEST_TEXT = 1000  # characters in a value of a request
+_LONGEST_SHOWN = 60  # characters of it in a message
 _SPACES = " \t\r\n"
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INT64 = 2.0**63
@@ -107,15 +108,19 @@ def as_numbers(column: pl.Series) -> tuple[Doubles, pl.Series]:
 
 
 def number_of(value: Any, row: int, name: str) -> float | None:
-    """The number of one value of a request; None where it is missing or is not a number."""
+    """The number of one value of a request; None where it is missing; RowError for text that is not a number."""
     if value is None:
         return None
     if not isinstance(value, str):
         return _finite(value, row, name)
     text = str(text_of(value, row, name)).strip(_SPACES)
-    if not _NUMBER.fullmatch(text):
-        return {"true": 1.0, "false": 0.0}.get(spelled(text))
-    number = float(text)
+    if _NUMBER.fullmatch(text):
+        number = float(text)
+    else:  # rare: let the reader of columns decide
+        numbers, bad = as_numbers(pl.Series([text]))
+        if bad[0]:
+            raise RowError(row, name, f"{_shown(value)} is not a number", "send a number or null")
+        number = float(numbers[0])
     return number if math.isfinite(number) else None
 
 
@@ -144,6 +149,11 @@ def is_missing(column: pl.Series) -> pl.Series:
     if column.dtype == pl.String:
         return column.is_null() | (column.str.strip_chars() == "")
     return column.is_null() | column.is_nan() if column.dtype.is_float() else column.is_null()
+
+
+def _shown(text: str) -> str:
+    """A text as part of a sentence, cut if it is long."""
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
 
 
 def _finite(value: Any, row: int, name: str) -> float:
