@@ -38,7 +38,7 @@ from resus.model.predictors.base import NeuralPredictor
 from resus.serving.store import Event
 from resus.serving.store.sqlite import SqliteStore
 from resus.training.rowwise_adam import adam_of
-from resus.training.run import METRICS
+from resus.training.run import METRICS_FILE
 
 SIZES = (1_000_000, 5_000_000, 26_557_961)
 STEPS = ("prepare", "pretrain", "logits", "meta-train", "evaluate")
@@ -76,7 +76,7 @@ def measure(rows: int, record: Path = RECORD) -> None:
             made_log = InteractionLog.open(log)
             line |= {"counts": {"users": made_log.n_users, "ids": made_log.features.n_ids}}
         if step == "train":
-            history = [json.loads(text) for text in (Path(run) / METRICS).read_text().splitlines()]
+            history = [json.loads(text) for text in (Path(run) / METRICS_FILE).read_text().splitlines()]
             line |= {stage["stage"]: stage["seconds"] for stage in history}
         append_line(record, json.dumps(line))
 

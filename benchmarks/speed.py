@@ -47,7 +47,7 @@ from resus.progress import Progress
 from resus.training.episodes import fit_on_episodes
 from resus.training.loop import Schedule
 from resus.training.predictor import fit_network
-from resus.training.run import METRICS
+from resus.training.run import METRICS_FILE
 
 FIGURES = Path("benchmarks/speed.json")
 RESUS = Path(sys.executable).with_name("resus")
@@ -280,7 +280,7 @@ def _commands(scale: Scale, folder: Path, progress: Progress) -> list[Figure]:
             figures.append(Figure(f"resus {name}", "the whole data set", cost.seconds, "s"))
         progress(f"resus {name}", 1, 1)
     for name, run in (("RESUS-RR", ridge), ("RESUS-NN", nearest)):
-        for line in map(json.loads, (Path(run) / METRICS).read_text().splitlines()):
+        for line in map(json.loads, (Path(run) / METRICS_FILE).read_text().splitlines()):
             what = "Ψ" if line["stage"] == "predictor" else name
             figures.append(Figure(f"{what}: epoch and validation", "all training users", line["seconds"], "s"))
     return figures

@@ -30,7 +30,7 @@ FACTS = "artifact.json"
 WEIGHTS = "model.safetensors"
 
 
-class LogFacts(Settings):
+class TrainingLogFacts(Settings):
     """The log that a model was trained on: its hash, its folder if it has one, and what its tables hold."""
 
     name: str
@@ -47,7 +47,7 @@ class Artifact:
     config: Config
     features: FeatureMap
     tensors: dict[str, Tensor]
-    log: LogFacts
+    log: TrainingLogFacts
     history: History
 
     def save(self, folder: Path) -> None:
@@ -91,7 +91,7 @@ class Artifact:
         if sha256_of(folder / WEIGHTS) != facts["weights_sha256"]:
             raise ArtifactError(f"{folder / WEIGHTS} is not the file that {FACTS} describes: train again")
         try:
-            config, log = Config.model_validate(facts["config"]), LogFacts.model_validate(facts["log"])
+            config, log = Config.model_validate(facts["config"]), TrainingLogFacts.model_validate(facts["log"])
         except ValidationError as error:
             raise ArtifactError(
                 f"{folder / FACTS} is of another version of resus ({sentence_of(error, Config)}): train again"

@@ -8,7 +8,7 @@ from typing import Any, Self
 import polars as pl
 import torch
 
-from resus.artifact import FACTS, Artifact, LogFacts, rebuild
+from resus.artifact import FACTS, Artifact, TrainingLogFacts, rebuild
 from resus.checking import checked
 from resus.config.resolve import resolve
 from resus.config.settings import Config, flatten
@@ -150,7 +150,7 @@ class Resus:
             workers=workers,
         )
         manifest = opened.manifest
-        facts = LogFacts(
+        facts = TrainingLogFacts(
             name=opened.name,
             hash=opened.content_hash,
             path=str(path.resolve()) if path else None,
@@ -385,7 +385,7 @@ class _Fitted:
     model: Personalizer
     history: History
     features: FeatureMap
-    log: LogFacts
+    log: TrainingLogFacts
 
 
 def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, InteractionLog, dict[str, ComparedModel]]:
@@ -438,7 +438,7 @@ def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
     before.refuse_another(own_model)
 
 
-def _remembered(facts: LogFacts | Manifest) -> ScoreColumn | None:
+def _remembered(facts: TrainingLogFacts | Manifest) -> ScoreColumn | None:
     return ScoreColumn.remembered(facts.score) if facts.score else None
 
 

@@ -17,7 +17,7 @@ from resus.evaluation.intervals import (
     gains_over,
     stage_draws,
 )
-from resus.evaluation.metrics import Counts, auc, gauc, logloss, resampled_auc, resampled_gauc, resampled_logloss
+from resus.evaluation.metrics import DrawCounts, auc, gauc, logloss, resampled_auc, resampled_gauc, resampled_logloss
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Gain, Gains
 from resus.randomness import Purpose, generator
@@ -37,7 +37,7 @@ def arrays(rows: list[tuple[int, bool, float]]) -> tuple[Floats, Floats, Integer
     return np.array(labels, dtype=np.float32), np.array(scores, dtype=np.float32), np.array(users)
 
 
-def copied(users: Integers, weights: Counts) -> tuple[Integers, Integers]:
+def copied(users: Integers, weights: DrawCounts) -> tuple[Integers, Integers]:
     """Rows with each user's block as often as its weight says, and the number of the block: a copy is a user too."""
     blocks = [np.flatnonzero(users == user) for user in range(len(weights)) for _ in range(int(weights[user]))]
     rows = np.concatenate([*blocks, np.empty(0, dtype=np.int64)])
@@ -72,16 +72,16 @@ def found_gains(scored: ScoredQueries, *, draws: int = 60, seed: int = 3) -> Gai
     return gains_over("base", scored, measured, stages=STAGES, draws=draws, seed=seed)
 
 
-def drawn(users: int, replicates: int) -> Counts:
+def drawn(users: int, replicates: int) -> DrawCounts:
     return drawn_users(users, replicates, np.random.default_rng(5))
 
 
-def compared(scored: ScoredQueries, method: str, against: str, draws: Counts) -> dict[tuple[str, str], Differences]:
+def compared(scored: ScoredQueries, method: str, against: str, draws: DrawCounts) -> dict[tuple[str, str], Differences]:
     of_models = stage_draws(scored, [method, against], stages=STAGES, weights=draws, metrics=METRICS)
     return differences(of_models[method], of_models[against])
 
 
-def by_copying_rows(scored: ScoredQueries, weights: Counts) -> dict[tuple[str, str], float]:
+def by_copying_rows(scored: ScoredQueries, weights: DrawCounts) -> dict[tuple[str, str], float]:
     """The stage means of model minus base on the rows of drawn users, by the plain metrics."""
     everyone = np.unique(scored.users, return_inverse=True)[1]
     rows, copies = copied(everyone, weights)

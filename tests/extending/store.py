@@ -4,7 +4,7 @@ import itertools
 import threading
 from collections.abc import Sequence
 
-from resus.serving.store import Event, Outcome, UserRecord
+from resus.serving.store import Event, EventStatus, UserRecord
 
 
 class MemoryStore:
@@ -14,11 +14,11 @@ class MemoryStore:
         self._versions = itertools.count(1)
         self._users: dict[str, UserRecord] = {}
 
-    def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
+    def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         with self._lock:
             return [self._add(user, event) for user, event in batch]
 
-    def _add(self, user: str, event: Event) -> Outcome:
+    def _add(self, user: str, event: Event) -> EventStatus:
         events = {old.id: old for old in self.read(user).events}
         before = events.get(event.id)
         if before is not None and before.label == event.label:

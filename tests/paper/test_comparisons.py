@@ -13,7 +13,15 @@ from resus.evaluation.intervals import differences, drawn_users, stage_draws
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.paper import comparisons
 from resus.paper.cells.records import Cell, Seconds, append_record, scores_path
-from resus.paper.comparisons import COMPARISONS, METRICS, Comparison, best_rivals, compare, pairs_of, read_comparisons
+from resus.paper.comparisons import (
+    COMPARED_METRICS,
+    COMPARISONS,
+    Comparison,
+    best_rivals,
+    compare,
+    pairs_of,
+    read_comparisons,
+)
 from resus.paper.questions import ABLATIONS, PLUS, PRACTICE
 from resus.randomness import Purpose, generator
 from resus.tensor_files import load_tensors, save_tensors
@@ -116,7 +124,9 @@ def stage_values(cells: list[Cell], method: str, seeds: list[int], stage: str, m
 def test_the_t_test_is_scipys_paired_one_over_the_seeds_of_both(tmp_path: Path) -> None:
     cells = cells_of(tmp_path, {"resus-rr": [3, 1, 2, 9], "melu": [2, 1, 3, 7]})
     found = against_melu(tmp_path, cells)
-    assert [(one.stage, one.metric) for one in found] == [(stage, metric) for stage in STAGES for metric in METRICS]
+    assert [(one.stage, one.metric) for one in found] == [
+        (stage, metric) for stage in STAGES for metric in COMPARED_METRICS
+    ]
     for one in found:
         ours, theirs = (
             stage_values(cells, method, [1, 2, 3], one.stage, one.metric) for method in ("resus-rr", "melu")
@@ -139,7 +149,7 @@ def test_a_replicate_is_the_mean_over_seeds_of_one_draw_of_users(tmp_path: Path)
             ["resus-rr", "melu"],
             stages=STAGES,
             weights=weights[:, [everyone.index(user) for user in own]],
-            metrics=METRICS,
+            metrics=COMPARED_METRICS,
         )
         for world, own in zip(worlds, users, strict=True)
     ]

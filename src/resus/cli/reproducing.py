@@ -22,7 +22,7 @@ from resus.paper.cells.plan import PlannedCell, missing, plan_cells
 from resus.paper.cells.records import first_of_each, fix_settings, read_cells, read_settings, read_trials
 from resus.paper.cells.workers import Failures, run_cells
 from resus.paper.comparisons import compare_all
-from resus.paper.questions import DATA_SETS
+from resus.paper.questions import DATA_SET_LABELS
 from resus.paper.report.page import write_reproduction
 from resus.paper.rivals import METHODS
 from resus.training.run import check_log
@@ -137,15 +137,15 @@ def _logs(data_sets: Sequence[str] | None) -> tuple[dict[str, Path], dict[str, s
         for asked in data_sets:
             path = find_log(asked)
             name = InteractionLog.open(path).data_set
-            name = name if name in DATA_SETS else path.resolve().name
+            name = name if name in DATA_SET_LABELS else path.resolve().name
             if name in chosen:
                 raise ConfigError(
                     f"--dataset {asked} is a second log of '{name}': run one at a time, each with its own --out"
                 )
             chosen[name] = path
-        return chosen, {name: "not selected" for name in DATA_SETS if name not in chosen}
+        return chosen, {name: "not selected" for name in DATA_SET_LABELS if name not in chosen}
     found, absent = {}, {}
-    for name in DATA_SETS:
+    for name in DATA_SET_LABELS:
         try:
             found[name] = find_log(name)
         except ArtifactError:

@@ -12,14 +12,14 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow.parquet as pq
 import torch
 
+from resus.arrays import Array, Booleans
 from resus.cluster import cluster
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import check_out
@@ -34,7 +34,7 @@ from resus.scoring.scorer import QUERY, SUPPORT, Scorer
 from resus.scoring.stream import BLOCK_ROWS, Scored, predict_file, with_columns
 from resus.scoring.support_index import SupportIndex
 
-Columns = dict[str, npt.NDArray[Any]]
+RayBatch = dict[str, Array]
 GROUPS_PER_WORKER = 4
 ANSWERS = ("probability", "basis", "residual", "support")
 UNKNOWN, REFUSED = "unknown", "refused"
@@ -72,7 +72,7 @@ class _Model(NamedTuple):
 
 def _answers(
     model: _Model, support: ParquetBlocks, query: ParquetBlocks, block_rows: int, workers: int
-) -> Iterator[Columns]:
+) -> Iterator[RayBatch]:
     """Batches of answers in the order of the query."""
     import ray.data
     from ray.exceptions import RayError
@@ -105,7 +105,7 @@ def _scorer(model: _Model) -> Scorer:
     return Resus.load(model.run, predictor=Path(model.score_with) if model.score_with else None).scorer
 
 
-def _encoded(block: Columns, *, model: _Model, block_rows: int, groups: int) -> Columns:
+def _encoded(block: RayBatch, *, model: _Model, block_rows: int, groups: int) -> RayBatch:
     """The rows of one block of a table: user, group of the user, ids, weights, and the label if the row is an event."""
     try:
         path, first, is_query = (block[name][0] for name in ("path", "first", "is_query"))
@@ -114,7 +114,7 @@ def _encoded(block: Columns, *, model: _Model, block_rows: int, groups: int) -> 
         return _refusal(_scorer(model), str(error))
 
 
-def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_rows: int, groups: int) -> Columns:
+def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_rows: int, groups: int) -> RayBatch:
     blocks = ParquetBlocks(path)
     columns = scorer.query_columns(blocks.columns) if is_query else scorer.support_columns(blocks.columns)
     table = next(iter(blocks.tables(block_rows, start=first, columns=columns)))
@@ -135,7 +135,7 @@ def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_
     return encoded if weights is None else encoded | {"weights": weights}
 
 
-def _refusal(scorer: Scorer, reason: str) -> Columns:
+def _refusal(scorer: Scorer, reason: str) -> RayBatch:
     columns = scorer.features.n_columns
     row = {
         "group": np.zeros(1, dtype=np.int64),
@@ -149,7 +149,7 @@ def _refusal(scorer: Scorer, reason: str) -> Columns:
     return row | ({"weights": np.zeros((1, columns), dtype=np.float32)} if scorer.features.weighted else {})
 
 
-def _answered(group: Columns, *, model: _Model) -> Columns:
+def _answered(group: RayBatch, *, model: _Model) -> RayBatch:
     """All rows of some users → the answers to their queries."""
     torch.set_num_threads(1)
     scorer = _scorer(model)
@@ -163,16 +163,16 @@ def _answered(group: Columns, *, model: _Model) -> Columns:
     return {"row": asked["row"], **found.columns, UNKNOWN: unknown, REFUSED: asked[REFUSED]}
 
 
-def _part(group: Columns, chosen: npt.NDArray[np.bool_]) -> Columns:
+def _part(group: RayBatch, chosen: Booleans) -> RayBatch:
     return {name: np.ascontiguousarray(values[chosen]) for name, values in group.items()}
 
 
-def _users(rows: Columns) -> pl.Series:
+def _users(rows: RayBatch) -> pl.Series:
     return pl.Series("user", list(rows["user"]), dtype=pl.String)
 
 
 def _write(
-    query: ParquetBlocks, answers: Iterator[Columns], out: Path, block_rows: int, progress: Progress
+    query: ParquetBlocks, answers: Iterator[RayBatch], out: Path, block_rows: int, progress: Progress
 ) -> dict[str, int]:
     """Write the query with its answers; return, by field, how many rows have a value never seen in training."""
     unknown: Counter[str] = Counter()

@@ -25,7 +25,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 
-DATA_SETS: dict[str, dict[str, Any]] = {
+DATA_SET_PRESETS: dict[str, dict[str, Any]] = {
     "taobao": {"evaluation.max_size": 150, "evaluation.step": 10},
     "planted": {
         "predictor.hidden_units": (64, 64),
@@ -52,7 +52,7 @@ def resolve(
     chosen |= flatten(overrides or {})
     chosen |= expanded(chosen)
     protocol, learner = str(chosen.get("protocol", "paper")), chosen.get("learner.kind", LEARNERS.default)
-    presets = PROTOCOLS.get(protocol, {}) | DATA_SETS.get(data_set, {})
+    presets = PROTOCOLS.get(protocol, {}) | DATA_SET_PRESETS.get(data_set, {})
     if isinstance(learner, str) and learner in LEARNERS:
         presets |= LEARNERS[learner].presets(protocol)
     presets |= inherited or {}

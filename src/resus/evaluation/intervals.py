@@ -7,7 +7,7 @@ import numpy as np
 
 from resus.arrays import Doubles
 from resus.errors import ConfigError
-from resus.evaluation.metrics import METRICS, Counts, Metric
+from resus.evaluation.metrics import METRICS, DrawCounts, Metric
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import Gain, Gains, ModelResults, StageGains
 from resus.progress import Progress, silent
@@ -97,7 +97,7 @@ def stage_draws(
     models: Sequence[str],
     *,
     stages: Mapping[str, Sequence[int]],
-    weights: Counts,
+    weights: DrawCounts,
     metrics: Sequence[str],
     progress: Progress = silent,
     task: str = "drawing users",
@@ -134,7 +134,7 @@ def differences(ours: StageDraws, theirs: StageDraws) -> dict[tuple[str, str], D
     return {key: Differences(float(values[0]), values[1:]) for key, values in subtracted.items()}
 
 
-def drawn_users(users: int, replicates: int, rng: np.random.Generator) -> Counts:
+def drawn_users(users: int, replicates: int, rng: np.random.Generator) -> DrawCounts:
     """[B, U]: how often each user comes up when as many users are drawn with replacement, for each of B draws."""
     drawn = np.empty((replicates, users), dtype=np.uint16)
     for draw in drawn:

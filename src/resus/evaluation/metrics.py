@@ -13,9 +13,9 @@ import numpy.typing as npt
 from resus.arrays import Array, Booleans, Doubles, Integers
 from resus.errors import DataError
 
-Counts = npt.NDArray[np.uint16]  # how often each user comes up in each draw, [B, U]
+DrawCounts = npt.NDArray[np.uint16]  # how often each user comes up in each draw, [B, U]
 MetricFunction = Callable[[Array, Array, Array], float]  # of labels, logits and users
-Resampler = Callable[[Array, Array, Integers, Counts], Doubles]  # of labels, logits, users and counts: [B]
+Resampler = Callable[[Array, Array, Integers, DrawCounts], Doubles]  # of labels, logits, users and counts: [B]
 
 
 class Aucs(NamedTuple):
@@ -87,7 +87,7 @@ def auc(labels: Array, scores: Array) -> float:
     return float(wins[0] / pairs) if pairs else float("nan")
 
 
-def resampled_auc(labels: Array, scores: Array, users: Integers, weights: Counts) -> Doubles:
+def resampled_auc(labels: Array, scores: Array, users: Integers, weights: DrawCounts) -> Doubles:
     """AUC of all rows, once per row of `weights` [B, U]; the rows of user u count `weights[:, u]` times.
 
     Scores are sorted once, so a draw is one running sum of weights. nan if a draw has only one class.
@@ -123,7 +123,7 @@ def gauc(labels: Array, scores: Array, users: Array) -> float:
     return float(wins[counted] / (clicks * others)[counted] @ rows / rows.sum())
 
 
-def resampled_gauc(labels: Array, scores: Array, users: Integers, weights: Counts) -> Doubles:
+def resampled_gauc(labels: Array, scores: Array, users: Integers, weights: DrawCounts) -> Doubles:
     """Mean AUC of the users who have both labels, weighted by their rows times `weights` [B, U]."""
     totals, rows = np.zeros((2, weights.shape[1]))
     if len(labels):
@@ -140,7 +140,7 @@ def logloss(labels: Array, logits: Array) -> float:
     return float(_row_losses(labels, logits).mean(dtype=np.float64)) if len(labels) else float("nan")
 
 
-def resampled_logloss(labels: Array, logits: Array, users: Integers, weights: Counts) -> Doubles:
+def resampled_logloss(labels: Array, logits: Array, users: Integers, weights: DrawCounts) -> Doubles:
     """Mean loss of the rows; the rows of user u count `weights[:, u]` times. nan if a draw has no row."""
     everyone = weights.shape[1]
     totals = np.bincount(users, _row_losses(labels, logits), everyone)
@@ -243,7 +243,7 @@ def _row_losses(labels: Array, logits: Array) -> Array:
     return losses
 
 
-def _mean_by_draw(totals: Array, rows: Array, weights: Counts) -> Doubles:
+def _mean_by_draw(totals: Array, rows: Array, weights: DrawCounts) -> Doubles:
     """The totals of the drawn users over their rows, once per row of `weights` [B, U]; nan if no user has a row."""
     both = np.stack([totals, rows], axis=1)
     sums = np.array([weight @ both for weight in weights])  # draw by draw: all weights as floats would fill the memory

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from resus.arrays import Doubles
+from resus.arrays import Array, Doubles
 from resus.errors import ConfigError, RowError
 from resus.external.columns import numbers, text
 from resus.external.probabilities import logits_of, not_binary, of_the_click, refuse_named_classes
@@ -127,13 +127,13 @@ def _says(output: Any, words: tuple[str, ...]) -> bool:
     return any(word in output.name.lower() for word in words)
 
 
-def _fed(place: Any, series: pl.Series) -> npt.NDArray[Any]:
+def _fed(place: Any, series: pl.Series) -> Array:
     """A column in the shape that its input has, `[N]` or `[N, 1]`."""
     values = _values(series, KINDS[place.type])
     return values if len(place.shape) == 1 else values[:, None]
 
 
-def _values(series: pl.Series, kind: npt.DTypeLike) -> npt.NDArray[Any]:
+def _values(series: pl.Series, kind: npt.DTypeLike) -> Array:
     if kind is np.object_:
         return text(series, missing="")
     values = numbers(series)

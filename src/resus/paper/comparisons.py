@@ -9,7 +9,7 @@ from scipy import stats
 
 from resus.errors import ArtifactError
 from resus.evaluation.intervals import Differences, differences, drawn_users, stage_draws
-from resus.evaluation.metrics import Counts
+from resus.evaluation.metrics import DrawCounts
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import MetricValue, Record
 from resus.paper.cells.records import Cell, append_record, first_of_each, read_records, scores_path
@@ -18,11 +18,11 @@ from resus.paper.questions import (
     ARCHITECTURES,
     BOOSTED,
     JOINT,
+    PAPER_RIVALS,
     PLUS,
     PRACTICE,
     PROPOSED,
     QUESTIONS,
-    RIVALS,
     resus_on,
 )
 from resus.progress import Progress
@@ -30,7 +30,7 @@ from resus.randomness import Purpose, generator
 from resus.tensor_files import load_tensors
 
 COMPARISONS = "comparisons.jsonl"
-METRICS: tuple[Literal["auc", "gauc"], ...] = ("auc", "gauc")
+COMPARED_METRICS: tuple[Literal["auc", "gauc"], ...] = ("auc", "gauc")
 Subject = tuple[str, str, str, str, str]
 
 _ROWS = ("labels", "users", "positions")
@@ -111,7 +111,7 @@ def pairs_of(cells: Sequence[Cell], questions: Sequence[str]) -> list[Pair]:
     found: list[Pair] = []
     for data_set in dict.fromkeys(cell.data_set for cell in cells):
         run = {cell.method for cell in cells if cell.data_set == data_set}
-        hardest = best_rivals(cells, data_set, RIVALS)
+        hardest = best_rivals(cells, data_set, PAPER_RIVALS)
         found += [
             Pair(data_set, method, against, bootstrap)
             for question in questions
@@ -126,7 +126,7 @@ def _pairs(question: str, hardest: Sequence[str]) -> list[tuple[str, str, bool]]
     match question:
         case "rq1":
             surely = {*hardest, "deepfm", *PRACTICE}
-            others = (*RIVALS, "deepfm", *PRACTICE)
+            others = (*PAPER_RIVALS, "deepfm", *PRACTICE)
             return [(method, against, against in surely) for method in PROPOSED for against in others]
         case "rq2":
             found = [(method, joint, True) for method, joint in JOINT.items()]
@@ -197,7 +197,7 @@ def best_rivals(cells: Iterable[Cell], data_set: str, rivals: Sequence[str]) -> 
     for cell in first_of_each(cells).values():
         if cell.data_set == data_set and cell.method in rivals:
             for stage, metrics in cell.results.stages.items():
-                for metric in METRICS:
+                for metric in COMPARED_METRICS:
                     if (value := getattr(metrics, metric)) is not None:
                         values.setdefault((stage, metric), {}).setdefault(cell.method, []).append(value)
     best = {max(of_rivals, key=lambda rival: np.mean(of_rivals[rival])) for of_rivals in values.values()}
@@ -225,7 +225,9 @@ def _cells_of_both(cells: Iterable[Cell], data_set: str, method: str, against: s
 def _differences(pairs: Sequence[_Cells]) -> dict[tuple[str, Literal["auc", "gauc"]], list[float]]:
     """By stage and metric, one per seed. Left out if a method lacks the metric with some seed."""
     stages = pairs[0].ours.results.stages if pairs else ()
-    found = {(stage, metric): [p.difference(stage, metric) for p in pairs] for stage in stages for metric in METRICS}
+    found = {
+        (stage, metric): [p.difference(stage, metric) for p in pairs] for stage in stages for metric in COMPARED_METRICS
+    }
     return {key: values for key, values in found.items() if not np.isnan(values).any()}
 
 
@@ -272,10 +274,10 @@ def _scored(folder: Path, pair: _Cells) -> tuple[ScoredQueries, dict[str, list[i
 
 
 def _bootstrap_of_seed(
-    folder: Path, pair: _Cells, scored: ScoredQueries, stages: dict[str, list[int]], weights: Counts
+    folder: Path, pair: _Cells, scored: ScoredQueries, stages: dict[str, list[int]], weights: DrawCounts
 ) -> dict[tuple[str, str], Differences]:
     methods = pair.ours.method, pair.theirs.method
-    drawn = stage_draws(scored, methods, stages=stages, weights=weights, metrics=METRICS)
+    drawn = stage_draws(scored, methods, stages=stages, weights=weights, metrics=COMPARED_METRICS)
     found = differences(*(drawn[method] for method in methods))
     for (stage, metric), difference in found.items():
         if abs(difference.observed - pair.difference(stage, metric)) > _SAME:

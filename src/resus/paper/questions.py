@@ -7,13 +7,13 @@ from resus.errors import ConfigError
 
 ARCHITECTURES = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm", "lightgbm")
 BOOSTED = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm")
-DATA_SETS = {"ml-1m": "MovieLens-1M", "frappe": "Frappe", "taobao": "Taobao"}
+DATA_SET_LABELS = {"ml-1m": "MovieLens-1M", "frappe": "Frappe", "taobao": "Taobao"}
 
 STAGES = ("I", "II", "III")
 
 FEW_SHOT = ("lwa", "nlba", "jtcn")
 OPTIMISATION = ("melu", "mamo", "meta-embedding")
-RIVALS = (*FEW_SHOT, *OPTIMISATION)
+PAPER_RIVALS = (*FEW_SHOT, *OPTIMISATION)
 PROPOSED = ("resus-nn", "resus-rr")
 JOINT = {method: f"{method}-joint" for method in PROPOSED}
 TABLE_4 = ("mus", "resus-nn-joint", "resus-nn", "resus-rr-joint", "resus-rr")
@@ -28,7 +28,7 @@ def resus_on(learner: str, architecture: str) -> str:
 
 
 def data_set_label(data_set: str) -> str:
-    return DATA_SETS.get(data_set, data_set)
+    return DATA_SET_LABELS.get(data_set, data_set)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ QUESTIONS: dict[str, Question] = {
     "rq1": Question(
         "RQ1, table 3",
         "How does RESUS perform on cold users compared with the state of the art?",
-        ("deepfm", *PRACTICE, *RIVALS, *PROPOSED),
+        ("deepfm", *PRACTICE, *PAPER_RIVALS, *PROPOSED),
     ),
     "rq2": Question(
         "RQ2, tables 4 and 5",
@@ -77,7 +77,7 @@ QUESTIONS: dict[str, Question] = {
     "rq5": Question(
         "RQ5, table 6 and figure 5",
         "What does it cost in time?",
-        ("deepfm", *RIVALS, *JOINT.values(), *PROPOSED, *PRACTICE),
+        ("deepfm", *PAPER_RIVALS, *JOINT.values(), *PROPOSED, *PRACTICE),
         timed=True,
     ),
     "beyond": Question(

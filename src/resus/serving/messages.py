@@ -17,7 +17,7 @@ from resus.serving.limits import (
     BadValueError,
     checked_field_values,
 )
-from resus.serving.store import Outcome
+from resus.serving.store import EventStatus
 
 Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
 IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=MAX_ID)]
@@ -82,7 +82,7 @@ class EventsRequest(Message):
 
 class EventResult(Message):
     id: str
-    status: Outcome
+    status: EventStatus
 
 
 class EventsAnswer(Message):

@@ -26,7 +26,7 @@ from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.validation import Validation
 from resus.training.workers import Workers
 
-METRICS = "metrics.jsonl"
+METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
 CLAIM = "run.json"
 CLUSTER = ".cluster"  # exists while a run is on a cluster
@@ -123,7 +123,7 @@ class Run:
         self._histories[stage] = history
         if self.folder is not None and self.workers.rank == 0:
             lines = (json.dumps(record.to_json()) + "\n" for record in self.history)
-            write_text(self.folder / METRICS, "".join(lines))
+            write_text(self.folder / METRICS_FILE, "".join(lines))
 
     def own_rows(self, users: Integers) -> Integers:
         """The rows, in order, of those users that belong to this worker."""

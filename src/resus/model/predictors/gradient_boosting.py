@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from resus.arrays import Floats
+from resus.arrays import Floats, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
@@ -35,8 +34,8 @@ class GradientBoosting(Predictor):
     def fit(
         self,
         log: InteractionLog,
-        train: npt.NDArray[np.int64],
-        validation: npt.NDArray[np.int64],
+        train: Integers,
+        validation: Integers,
         *,
         seed: int,
         threads: int,

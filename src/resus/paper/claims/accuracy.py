@@ -15,7 +15,7 @@ from resus.paper.claims.judging import (
     beats,
     significance,
 )
-from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED, RIVALS, STAGES
+from resus.paper.questions import FEW_SHOT, OPTIMISATION, PAPER_RIVALS, PROPOSED, STAGES
 
 _claim = partial(Claim, "rq1", where="5.2, table 3")
 _own_claim = partial(Claim, "rq1")
@@ -26,7 +26,7 @@ def _best_of_all(evidence: Evidence, metric: str) -> list[Check]:
     for stage in STAGES:
         # the paper itself says that Meta-Embedding leads there
         excused = metric == "auc" and evidence.data_set == "frappe" and stage == "I"
-        rivals = [rival for rival in RIVALS if not (excused and rival == "meta-embedding")]
+        rivals = [rival for rival in PAPER_RIVALS if not (excused and rival == "meta-embedding")]
         if pair := evidence.closest(PROPOSED, rivals, stage, metric):
             found += evidence.duel(*pair, stage, metric, case=stage)
     return found
@@ -37,7 +37,7 @@ def _lowest_logloss(evidence: Evidence) -> list[Check]:
     for stage in STAGES:
         if evidence.data_set == "frappe" and stage == "I":
             continue  # MAMO leads there in table 3 itself
-        if pair := evidence.closest(PROPOSED, RIVALS, stage, "logloss"):
+        if pair := evidence.closest(PROPOSED, PAPER_RIVALS, stage, "logloss"):
             method, rival = pair
             found += evidence.duel(rival, method, stage, "logloss", case=stage)
     return found
@@ -47,7 +47,7 @@ def _significantly(evidence: Evidence) -> list[Check]:
     found = []
     for stage in STAGES:
         compared = {
-            method: [each for rival in RIVALS if (each := evidence.comparison(method, rival, stage))]
+            method: [each for rival in PAPER_RIVALS if (each := evidence.comparison(method, rival, stage))]
             for method in PROPOSED
         }
         hardest = [min(of_method, key=lambda each: each.difference) for of_method in compared.values() if of_method]
@@ -62,7 +62,7 @@ def _stable(evidence: Evidence) -> list[Check]:
     places: dict[str, list[int]] = {}
     for stage in STAGES:
         own = [value for method in PROPOSED if (value := evidence.value(method, stage)) is not None]
-        values = {rival: value for rival in RIVALS if (value := evidence.value(rival, stage)) is not None}
+        values = {rival: value for rival in PAPER_RIVALS if (value := evidence.value(rival, stage)) is not None}
         if own:
             values["RESUS"] = max(own)
         for place, name in enumerate(sorted(values, key=lambda name: -values[name]), start=1):
@@ -131,7 +131,7 @@ def _almost_all_gain(evidence: Evidence) -> list[Check]:
     for metric, name, sign in (("auc", "AUC rises", 1), ("logloss", "Logloss falls", -1)):
         ends = [
             (evidence.value(method, "I", metric), evidence.value(method, "III", metric))
-            for method in (*RIVALS, *PROPOSED)
+            for method in (*PAPER_RIVALS, *PROPOSED)
         ]
         changes = [sign * (last - first) for first, last in ends if first is not None and last is not None]
         if changes:
@@ -174,25 +174,25 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "RESUS, the better of its two learners, has the best AUC of all methods in every stage; on Frappe in stage I "
         "only Meta-Embedding is ahead.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         partial(_best_of_all, metric="auc"),
     ),
     _claim(
         "The better of RESUS's two learners also has the lowest Logloss of all methods in every stage, except in "
         "stage I on Frappe.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         _lowest_logloss,
     ),
     _claim(
         f"RESUS beats the best rival significantly (p < {SIGNIFICANT} in the t-test over runs and in the bootstrap "
         "over users).",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         _significantly,
     ),
     _claim(
         "RESUS is more stable than the optimisation-based methods: its worst place over the stages is better than "
         "theirs.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         _stable,
         where="5.2",
     ),
@@ -203,7 +203,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "Optimisation-based methods beat few-shot representation methods on average.",
-        RIVALS,
+        PAPER_RIVALS,
         _optimisation_over_few_shot,
     ),
     _claim(
@@ -219,7 +219,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim("RESUS gets better with more events: stage I < II < III.", PROPOSED, _rises),
     _claim(
         "Almost all methods (all but one at most) reach a higher AUC and a lower Logloss in stage III than in I.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         _almost_all_gain,
     ),
     _claim(
@@ -240,7 +240,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _own_claim(
         "RESUS has the best GAUC of the paper's methods in every stage.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         partial(_best_of_all, metric="gauc"),
     ),
     _own_claim(

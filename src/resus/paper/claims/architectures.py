@@ -4,21 +4,21 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from resus.paper.claims.judging import COMPARABLE, FAR, STEADY, Check, Claim, Evidence, significance
-from resus.paper.questions import ARCHITECTURES, BOOSTED, JOINT, PROPOSED, RIVALS, STAGES, resus_on
+from resus.paper.questions import ARCHITECTURES, BOOSTED, JOINT, PAPER_RIVALS, PROPOSED, STAGES, resus_on
 
 LEVEL = 0.01  # of the tests in table 5
 ENOUGH_RUNS = 3  # with two runs, a t-test reaches the level only if they agree within 3 %
 TESTS = f"p < {LEVEL} in the t-test over at least {ENOUGH_RUNS} runs and in the bootstrap over users"
-LEARNERS = ("nn", "rr")
+PAPER_LEARNERS = ("nn", "rr")
 
 _on_table_4 = partial(Claim, "rq2", where="5.3, table 4")
 _on_table_5 = partial(Claim, "rq2", where="5.3, table 5")
 _on_boosting = partial(Claim, "rq3", where="5.4, table 5")
-_RESUS_ON_ALL = tuple(resus_on(learner, kind) for kind in ARCHITECTURES for learner in LEARNERS)
+_RESUS_ON_ALL = tuple(resus_on(learner, kind) for kind in ARCHITECTURES for learner in PAPER_LEARNERS)
 _PREDICTORS = {kind: kind for kind in ARCHITECTURES}
 _BOOSTING = {kind: f"boosted-{kind}" for kind in BOOSTED}
 _PREDICTORS_AND_BOOSTED = (*BOOSTED, *_BOOSTING.values())
-_BOOSTED_AND_RESUS = (*_BOOSTING.values(), *(resus_on(learner, kind) for kind in BOOSTED for learner in LEARNERS))
+_BOOSTED_AND_RESUS = (*_BOOSTING.values(), *(resus_on(learner, kind) for kind in BOOSTED for learner in PAPER_LEARNERS))
 
 
 def _over_mus(evidence: Evidence) -> list[Check]:
@@ -44,7 +44,7 @@ def _joint_against_rivals(evidence: Evidence) -> list[Check]:
         check
         for joint in JOINT.values()
         for stage in STAGES
-        if (pair := evidence.closest([joint], RIVALS, stage))
+        if (pair := evidence.closest([joint], PAPER_RIVALS, stage))
         for check in evidence.duel(*pair, stage, above=-COMPARABLE)
     ]
     if not cases:
@@ -58,7 +58,7 @@ def _resus_beats(evidence: Evidence, rivals: Mapping[str, str]) -> list[Check]:
     return [
         check
         for kind, rival in rivals.items()
-        for learner in LEARNERS
+        for learner in PAPER_LEARNERS
         for stage in STAGES
         for check in evidence.duel(resus_on(learner, kind), rival, stage)
     ]
@@ -66,7 +66,9 @@ def _resus_beats(evidence: Evidence, rivals: Mapping[str, str]) -> list[Check]:
 
 def _all_gains_significant(evidence: Evidence, rivals: Mapping[str, str]) -> list[Check]:
     """RESUS against the rival of each kind of Ψ, by learner and stage."""
-    return [check for learner in LEARNERS for stage in STAGES for check in _weakest(evidence, learner, stage, rivals)]
+    return [
+        check for learner in PAPER_LEARNERS for stage in STAGES for check in _weakest(evidence, learner, stage, rivals)
+    ]
 
 
 def _weakest(evidence: Evidence, learner: str, stage: str, rivals: Mapping[str, str]) -> list[Check]:
@@ -105,7 +107,7 @@ def _better_predictor_better_resus(evidence: Evidence) -> list[Check]:
 
 def _steady_gains(evidence: Evidence) -> list[Check]:
     found = []
-    for learner in LEARNERS:
+    for learner in PAPER_LEARNERS:
         for stage in STAGES:
             gains = [
                 gain
@@ -143,7 +145,7 @@ CLAIMS: tuple[Claim, ...] = (
     _on_table_4(
         f"Even without pretraining RESUS is better than the best rival, or comparable (within {COMPARABLE} AUC), in "
         "most cases.",
-        (*JOINT.values(), *RIVALS),
+        (*JOINT.values(), *PAPER_RIVALS),
         _joint_against_rivals,
         where="5.3, tables 3 and 4",
     ),

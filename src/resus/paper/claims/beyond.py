@@ -4,10 +4,10 @@ from functools import partial
 
 from resus.paper.claims.cost import times_of, training_seconds
 from resus.paper.claims.judging import Check, Checks, Claim, Evidence, beats
-from resus.paper.questions import PLUS, PRACTICE, PROPOSED, RIVALS, STAGES
+from resus.paper.questions import PAPER_RIVALS, PLUS, PRACTICE, PROPOSED, STAGES
 
 TIMES_IN_TRAINING, TIMES_IN_SCORING = 3.0, 1.0  # of RESUS-RR's
-OTHERS = ("deepfm", *PRACTICE, *RIVALS, *PROPOSED)
+OTHERS = ("deepfm", *PRACTICE, *PAPER_RIVALS, *PROPOSED)
 
 
 def _lowest_logloss(evidence: Evidence) -> list[Check]:
@@ -41,7 +41,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim("RESUS+ beats user bias in AUC and GAUC.", ("user-bias",)),
     _claim("RESUS+ beats LightGBM with history features in AUC and GAUC.", ("history-trees",)),
     _claim("RESUS+ beats RESUS-NN and RESUS-RR in AUC and GAUC.", PROPOSED),
-    _claim("RESUS+ beats the paper's rivals in AUC and GAUC.", RIVALS),
+    _claim("RESUS+ beats the paper's rivals in AUC and GAUC.", PAPER_RIVALS),
     _claim("RESUS+ has the lowest Logloss of all methods.", OTHERS, _lowest_logloss),
     _claim(
         f"RESUS+ trains in at most {TIMES_IN_TRAINING:.0f} times RESUS-RR's time, Ψ included, and scores no slower.",

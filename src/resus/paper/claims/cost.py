@@ -7,13 +7,13 @@ from statistics import fmean
 
 from resus.paper.claims.judging import Check, Claim, Evidence
 from resus.paper.published import Times
-from resus.paper.questions import FEW_SHOT, OPTIMISATION, PROPOSED, RIVALS
+from resus.paper.questions import FEW_SHOT, OPTIMISATION, PAPER_RIVALS, PROPOSED
 
 _claim = partial(Claim, "rq5", where="5.6, table 6")
 
 
 def _fastest(evidence: Evidence, seconds: Callable[[Times], float]) -> list[Check]:
-    rivals = {rival: seconds(times) for rival in RIVALS if (times := times_of(evidence, rival))}
+    rivals = {rival: seconds(times) for rival in PAPER_RIVALS if (times := times_of(evidence, rival))}
     if not rivals:
         return []
     rival = min(rivals, key=lambda name: rivals[name])
@@ -71,17 +71,17 @@ def _slow_to_converge(evidence: Evidence) -> list[Check]:
 CLAIMS: tuple[Claim, ...] = (
     _claim(
         "RESUS trains faster than every rival (pretraining counted).",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         partial(_fastest, seconds=training_seconds),
     ),
     _claim(
         "RESUS has the shortest test time.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         partial(_fastest, seconds=attrgetter("test")),
     ),
     _claim(
         "Optimisation-based methods train longer than few-shot representation methods on average.",
-        RIVALS,
+        PAPER_RIVALS,
         _optimisation_trains_longer,
     ),
     _claim(
@@ -91,7 +91,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "MAMO and Meta-Embedding take more epochs than all the others.",
-        (*RIVALS, *PROPOSED),
+        (*PAPER_RIVALS, *PROPOSED),
         _slow_to_converge,
         where="5.6, figure 5",
     ),

@@ -7,7 +7,7 @@ from enum import StrEnum
 from resus.paper.cells.summary import Numbers, Summary
 from resus.paper.comparisons import Comparison, find_comparison
 from resus.paper.published import Paper
-from resus.paper.questions import DATA_SETS, STAGES
+from resus.paper.questions import DATA_SET_LABELS, STAGES
 
 SIGNIFICANT = 0.05
 COMPARABLE = 0.001  # AUC: what the paper calls comparable
@@ -166,7 +166,7 @@ def rule(
             absent = [labels.get(method, method) for method in claim.methods if method not in run]
             evidence = Evidence(summary, data_set, labels, summary, comparisons)
             verdicts[data_set] = verdict_of(claim.checks(evidence), absent)
-        printed = {name: verdict_of(claim.checks(Evidence(paper, name, labels))) for name in DATA_SETS}
+        printed = {name: verdict_of(claim.checks(Evidence(paper, name, labels))) for name in DATA_SET_LABELS}
         on_paper = {} if claim.ours else {n: v for n, v in printed.items() if v.outcome is not Outcome.UNTESTED}
         rulings.append(Ruling(claim, verdicts, on_paper))
     return rulings

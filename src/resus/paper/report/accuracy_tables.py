@@ -10,10 +10,10 @@ from resus.paper.questions import (
     ARCHITECTURES,
     BOOSTED,
     JOINT,
+    PAPER_RIVALS,
     PLUS,
     PROPOSED,
     QUESTIONS,
-    RIVALS,
     STAGES,
     TABLE_4,
     data_set_label,
@@ -41,7 +41,7 @@ def table_3(material: Material, data_set: str) -> ReportTable:
         f"Table 3, {data_set_label(data_set)}: all methods, by cold-start stage.",
         data_set,
         [(material.stage_title(data_set, stage), stage, QUESTIONS["rq1"].methods) for stage in STAGES],
-        rivals=lambda method: RIVALS if method in PROPOSED else (),
+        rivals=lambda method: PAPER_RIVALS if method in PROPOSED else (),
         rival="the best rival of the paper",
     )
 

@@ -8,7 +8,7 @@ from resus.paper.cells.summary import Population, Spread, Summary
 from resus.paper.claims.judging import Ruling, not_run, p_text
 from resus.paper.comparisons import Comparison, find_comparison
 from resus.paper.published import Times, paper
-from resus.paper.questions import DATA_SETS, QUESTIONS, STAGES, data_set_label
+from resus.paper.questions import DATA_SET_LABELS, QUESTIONS, STAGES, data_set_label
 from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, Row, marked
 from resus.report.words import size_range
 
@@ -29,7 +29,9 @@ class Material:
     def data_sets(self) -> list[str]:
         """Data sets with cells and data sets known to be missing. Those of the paper come first, in its order."""
         known = [*self.summary.data_sets, *self.missing]
-        return sorted(dict.fromkeys(known), key=lambda name: (name not in DATA_SETS, [*DATA_SETS, name].index(name)))
+        return sorted(
+            dict.fromkeys(known), key=lambda name: (name not in DATA_SET_LABELS, [*DATA_SET_LABELS, name].index(name))
+        )
 
     def label(self, method: str) -> str:
         return self.labels.get(method, method)

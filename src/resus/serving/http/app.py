@@ -24,7 +24,7 @@ from resus.errors import ArtifactError, DataError, ResusError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
-from resus.serving.http.metrics import Measured, Metrics
+from resus.serving.http.metrics import MeasuringMiddleware, Metrics
 from resus.serving.http.pages import add_pages
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.loaded import LoadedModel
@@ -67,7 +67,7 @@ SILENT: TelemetryConfig = {
 }
 
 log = logging.getLogger("resus.serving")
-Answer = TypeVar("Answer")
+Returned = TypeVar("Returned")
 
 
 class Service:
@@ -81,7 +81,7 @@ class Service:
         self._reloading = threading.Lock()
         self._writers = anyio.CapacityLimiter(THREADS)
 
-    async def write(self, work: Callable[[], Answer]) -> Answer:
+    async def write(self, work: Callable[[], Returned]) -> Returned:
         """Run in separate threads, so that no score waits for the disk."""
         return await anyio.to_thread.run_sync(work, limiter=self._writers)
 
@@ -147,9 +147,9 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
     _add_operations(app, service)
     add_pages(app)
     _add_refusals(app)
-    app.add_middleware(Measured, metrics=service.metrics)
+    app.add_middleware(MeasuringMiddleware, metrics=service.metrics)
     app.add_middleware(Guard, access=access)
-    app.add_middleware(Measured, metrics=service.metrics)  # again, for requests that the guard refuses
+    app.add_middleware(MeasuringMiddleware, metrics=service.metrics)  # again, for requests that the guard refuses
     return app
 
 

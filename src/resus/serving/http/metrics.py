@@ -54,7 +54,7 @@ class _Sizes(Collector):
         yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._store.users())
 
 
-class Measured:
+class MeasuringMiddleware:
     """ASGI middleware: measures each request once, under the pattern of its route and never under its path."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:

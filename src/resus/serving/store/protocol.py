@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from resus.errors import DataError
 from resus.serving.limits import MAX_EVENTS
 
-Outcome = Literal["added", "known", "corrected", "too old"]
+EventStatus = Literal["added", "known", "corrected", "too old"]
 
 
 class Moment(NamedTuple):
@@ -60,7 +60,7 @@ class EventStore(Protocol):
     the disk.
     """
 
-    def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
+    def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         """Add all (user, event) pairs of a batch, at most `MAX_EVENTS`, or none.
 
         An id that the user already has is the same event again: "known", or "corrected" if its label differs. An event

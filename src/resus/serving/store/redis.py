@@ -14,7 +14,7 @@ from redis.retry import Retry
 
 from resus.checking import on_one_line
 from resus.errors import ConfigError, ResusError, StorageError
-from resus.serving.store.protocol import Event, Outcome, UserRecord, check_batch
+from resus.serving.store.protocol import Event, EventStatus, UserRecord, check_batch
 
 WAIT_SECONDS = 10.0
 REWRITE_SECONDS = 2.0  # for a running rewrite of the append-only file to end
@@ -161,7 +161,7 @@ class RedisStore:
             self.close()
             raise
 
-    def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
+    def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         check_batch(batch)
         values: list[str | int] = [self._capacity]
         for user, event in batch:

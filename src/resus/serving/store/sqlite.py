@@ -12,7 +12,7 @@ from typing import Any
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
-from resus.serving.store.protocol import Event, Moment, Outcome, UserRecord, check_batch
+from resus.serving.store.protocol import Event, EventStatus, Moment, UserRecord, check_batch
 
 WAIT_SECONDS = 30  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start; writers wait as long
@@ -63,7 +63,7 @@ class SqliteStore:
             self._wipe()  # after events were forgotten, or a process was killed during a deletion
             self._opened = opened.pop_all()
 
-    def add(self, batch: Sequence[tuple[str, Event]]) -> list[Outcome]:
+    def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         check_batch(batch)
         rows = [(user, event, event.features_as_json()) for user, event in batch]
         with self._transaction():
@@ -117,7 +117,7 @@ class SqliteStore:
         with self._writing, self._reading, self._in_one_sentence():
             self._opened.close()
 
-    def _add(self, user: str, event: Event, features: str) -> Outcome:
+    def _add(self, user: str, event: Event, features: str) -> EventStatus:
         run = self._writer.execute
         number = self._number_of(user)
         known = run("SELECT label FROM events WHERE user = ? AND id = ?", (number, event.id)).fetchall()
