@@ -44,6 +44,7 @@ NEVER = {
 }
 SOURCE = Path(resus.__file__).parent
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+COMPARING = {SOURCE / "cli" / name for name in ("reproduce.py", "reproducing.py", "warm_up.py")}
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 
 
@@ -67,6 +68,12 @@ def layer_of(path: Path) -> str:
 def parts_of(names: set[str]) -> set[str]:
     """The modules and packages of resus among some imports."""
     return {name.split(".")[1] for name in names if name.startswith("resus.") and name.split(".")[1] in RANK}
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_module_imports_through_the_package(path: Path) -> None:
+    """`from resus import Resus` would hide which module is imported: the package looks it up at run time."""
+    assert "resus" not in imports_of(path), "name the module: 'from resus.estimator import Resus'"
 
 
 def test_the_table_names_every_module() -> None:
@@ -98,7 +105,7 @@ def test_nothing_is_unpickled(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_only_commands_that_compare_open_the_paper(path: Path) -> None:
     opened = {name for name in imports_of(path) if name.startswith("resus.paper")}
-    assert not opened or layer_of(path) == "paper" or path.stem in ("reproduce", "reproducing", "warm_up")
+    assert not opened or layer_of(path) == "paper" or path in COMPARING
 
 
 def test_warm_up_opens_the_paper_only_when_a_rival_is_named() -> None:
