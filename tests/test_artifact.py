@@ -136,7 +136,7 @@ def test_a_folder_without_a_model_gives_advice(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     assert "--resume" in refused(tmp_path)
     (tmp_path / "file").write_text("")
-    assert "check the path" in refused(tmp_path / "file")
+    assert "is a file, not a folder" in refused(tmp_path / "file")
 
 
 def test_a_model_is_never_saved_over_another(folder: Path, log: InteractionLog) -> None:

@@ -75,6 +75,8 @@ class Artifact:
 
     @classmethod
     def load(cls, folder: Path) -> "Artifact":
+        if folder.is_file():
+            raise ArtifactError(f"{folder} is a file, not a folder with a model: give a folder that 'resus train' made")
         if not folder.is_dir():
             raise ArtifactError(f"{folder} does not exist: train a model with 'resus train', or check the path")
         if not (folder / FACTS).is_file():
