@@ -36,6 +36,7 @@ def test_nested_models_have_dotted_keys() -> None:
         ("cylinders", "engine.cylinders"),
         ("motor.fuel", "engine.fuel"),
         ("fule", "engine.fuel"),
+        ("engine.user", None),
         ("qqqqqqqq", None),
     ],
 )
@@ -62,6 +63,12 @@ def test_all_findings_are_in_one_sentence() -> None:
     assert "unknown key 'engine.fule', did you mean 'engine.fuel'?" in said
     assert "'engine.cylinders' is 0: input should be greater than or equal to 1" in said
     assert "\n" not in said
+
+
+def test_known_keys_are_listed_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked(Car, {"name": "2cv", "roof": 1, "sky": 2})
+    assert str(caught.value).count("engine.cylinders") == 1
 
 
 def test_right_values_come_back_as_the_model() -> None:

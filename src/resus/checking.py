@@ -11,6 +11,7 @@ from resus.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", bound="Settings")
+CLOSE = 0.75  # similarity from which a known key is suggested for a wrong one
 
 
 class Settings(BaseModel):
@@ -81,15 +82,21 @@ class Registry(Mapping[str, type[Kind]]):
         return [kind for kind, settings in self.items() if key in settings.model_fields]
 
 
-def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
-    """Every dotted key that a settings model takes, whatever kinds are chosen."""
+def known_keys(model: type[BaseModel], prefix: str = "", *, in_python: bool = False) -> list[str]:
+    """Every dotted key that a settings model takes, whatever kinds are chosen.
+
+    `in_python` adds those that only Python can set.
+    """
     keys = []
     for name, field in model.model_fields.items():
+        if field.exclude and not in_python:
+            continue
         nested = _nested_model(field.annotation)
         keys.append(prefix + name)
         registry = registry_of(model, name)
         classes = [nested] if registry is None else list(registry.values())
-        keys += [key for each in classes if each is not None for key in known_keys(each, f"{prefix}{name}.")]
+        for each in classes:
+            keys += [] if each is None else known_keys(each, f"{prefix}{name}.", in_python=in_python)
     return list(dict.fromkeys(keys))
 
 
@@ -117,23 +124,26 @@ def described_settings(settings: BaseModel, prefix: str = "") -> list[tuple[str,
 
 
 def nearest_key(wrong: str, known: Iterable[str]) -> str | None:
-    """The known key that looks most like `wrong`, by its whole path or by its last part."""
-    known = list(known)
-    last = wrong.rpartition(".")[2]
-    same_last = [key for key in known if key.rpartition(".")[2] == last]
-    if same_last:
-        return max(same_last, key=lambda key: difflib.SequenceMatcher(None, wrong, key).ratio())
-    close = difflib.get_close_matches(wrong, known, n=1, cutoff=0.6)
-    if close:
-        return close[0]
-    by_last = {key.rpartition(".")[2]: key for key in reversed(known)}
-    close = difflib.get_close_matches(last, by_last, n=1, cutoff=0.5)
-    return by_last[close[0]] if close else None
+    """The known key whose last part is most like that of `wrong`, if it is close; of several, the nearest section."""
+    section, _, last = wrong.rpartition(".")
+
+    def similarity(key: str) -> tuple[float, float]:
+        its_section, _, its_last = key.rpartition(".")
+        return _ratio(last, its_last), _ratio(section, its_section)
+
+    nearest = max(known, key=similarity, default=None)
+    return nearest if nearest is not None and similarity(nearest)[0] >= CLOSE else None
 
 
-def unknown_key(key: str, known: Sequence[str]) -> str:
-    nearest = nearest_key(key, known)
-    return f"unknown key {key!r}" + (f", did you mean '{nearest}'?" if nearest else f"; known: {', '.join(known)}")
+def _ratio(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
+
+
+def unknown_keys(keys: Iterable[str], known: Sequence[str], hint: str | None = None) -> list[str]:
+    """A finding for each unknown key; if one resembles no known key, also where to find those, once."""
+    nearest = {key: nearest_key(key, known) for key in keys}
+    found = [f"unknown key {key!r}" + (f", did you mean '{near}'?" if near else "") for key, near in nearest.items()]
+    return [*found, hint or f"known: {', '.join(known)}"] if None in nearest.values() else found
 
 
 def key_of_other_kinds(key: str, model: type[BaseModel]) -> str | None:
@@ -154,12 +164,13 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
     """All findings of one validation, together."""
-    known = known_keys(model)
-    findings = []
+    findings: list[str] = []
+    unknown: list[str] = []
     for finding in error.errors():
         key = ".".join(str(part) for part in finding["loc"])
         if finding["type"] == "extra_forbidden":
-            findings.append(key_of_other_kinds(key, model) or unknown_key(key, known))
+            misplaced = key_of_other_kinds(key, model)
+            (findings if misplaced else unknown).append(misplaced or key)
         elif finding["type"] == "missing":
             findings.append(f"key '{key}' is missing")
         elif finding["type"] == "value_error":
@@ -167,7 +178,7 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
         else:
             message = finding["msg"][:1].lower() + finding["msg"][1:]
             findings.append(f"'{key}' is {finding['input']!r}: {message}")
-    return "; ".join(findings)
+    return "; ".join([*findings, *unknown_keys(unknown, known_keys(model))])
 
 
 def on_one_line(error: Exception) -> str:

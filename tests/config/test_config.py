@@ -174,11 +174,13 @@ def test_sections_and_dotted_keys_say_the_same() -> None:
 
 
 def test_unknown_keys_are_answered_together_with_the_nearest_known_ones() -> None:
-    said = sentence({"predictor.embeding_dim": 4, "epoch": 3, "learner.similarty": "cosine", "zzzzqqqq": 1})
+    said = sentence({"predictor.embeding_dim": 4, "epoch": 3, "learner.similarty": "cosine", "user": 1, "zq": 1})
     assert "unknown key 'predictor.embeding_dim', did you mean 'predictor.embedding_dim'?" in said
     assert "unknown key 'epoch', did you mean 'predictor.epochs'?" in said
     assert "unknown key 'learner.similarty', did you mean 'learner.similarity'?" in said
-    assert "unknown key 'zzzzqqqq'; known: protocol, seed," in said
+    assert "unknown key 'user'; unknown key 'zq'; " in said
+    assert said.count("resus train --settings") == 1
+    assert "encoder.factory" not in sentence({"encoder.factry": 1})
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from resus.checking import key_of_other_kinds, known_keys, on_one_line, unknown_key
+from resus.checking import key_of_other_kinds, known_keys, on_one_line, unknown_keys
 from resus.config.settings import REGISTRIES, Config, checked_config, flatten, keys_of_kinds
 from resus.errors import ConfigError
 from resus.model.learners import LEARNERS
@@ -93,9 +93,10 @@ def _folds(predictor: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> None:
     known = known_keys(Config)
-    unknown = [unknown_key(key, known) for key in chosen if key not in known]
+    taken = known_keys(Config, in_python=True)
+    unknown = [key for key in chosen if key not in taken]
     if unknown:
-        raise ConfigError("; ".join(unknown))
+        raise ConfigError("; ".join(unknown_keys(unknown, known, "'resus train --settings' lists the known keys")))
     sections = [key for key in chosen if any(other.startswith(f"{key}.") for other in known)]
     if sections:
         raise ConfigError(
