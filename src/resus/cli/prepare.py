@@ -44,7 +44,9 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Turn a data set or your own table into a memory-mapped log. A log that exists already is not prepared again.
+    """Turn a data set or your own table into a memory-mapped log.
+
+    The same log in the folder is kept. Other options or changed files replace it; a log of another name stays.
 
     Taobao is streamed: memory depends on its users and ads, not on its rows. Files with errors are read again as a
     whole to find the row. If you do not have its files, draw similar ones:
