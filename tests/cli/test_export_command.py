@@ -79,6 +79,7 @@ def test_mistakes_are_answered_in_one_sentence_and_leave_nothing(workplace: Path
     log = ("--data", workplace / "log")
     for words, what in (
         (("nowhere",), "nowhere does not exist: train a model"),
+        (("titles.csv",), "titles.csv is a file, not a folder with a model"),
         (("run", "--data", "other"), "trained on another log than other"),
         (("run", "--data", "gone"), "no prepared log at gone"),
         (("run", *log, *titles), "none of the 1 titles belongs to an item"),
@@ -86,6 +87,10 @@ def test_mistakes_are_answered_in_one_sentence_and_leave_nothing(workplace: Path
     ):
         assert what in refused_here("export", *words, "--out", "export", cwd=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_the_doctor_knows_a_run(workplace: Path) -> None:
+    assert "run is a trained run of RESUS" in succeed_here("doctor", "run", cwd=workplace)
 
 
 def test_a_log_that_moved_is_asked_for(workplace: Path, tmp_path: Path) -> None:

@@ -250,4 +250,4 @@ def test_a_misspelt_log_is_answered_with_the_nearest(folder: Path) -> None:
     assert resus_here(*PREPARE[:-1], "data/events", cwd=folder).returncode == 0
     one_sentence(resus_here("train", "event", cwd=folder), ("did you mean 'events'?",))
     told = resus_here("doctor", "data/events", cwd=folder)
-    assert (told.returncode, "is a complete prepared log" in told.stdout) == (0, True)
+    assert (told.returncode, "is a complete prepared log: 'events' with" in told.stdout) == (0, True)

@@ -7,7 +7,9 @@ import typer
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="A data file, the folder of a published data set, or a prepared log.")],
+    path: Annotated[
+        Path, typer.Argument(help="A data file, the folder of a published data set, a prepared log or a run.")
+    ],
     schema: Annotated[
         Path | None, typer.Option(help="Schema of your own table: a YAML file that says what the columns mean.")
     ] = None,
@@ -20,6 +22,7 @@ def command(
     from rich.markup import escape
     from rich.table import Table
 
+    from resus.artifact import FACTS, Artifact
     from resus.checking import checked
     from resus.cli.console import console, say
     from resus.config.resolve import parse_assignments
@@ -29,7 +32,11 @@ def command(
     from resus.data.schema import TableSchema
 
     if (path / MANIFEST).is_file():
-        say(f"{path} is a complete prepared log: {InteractionLog.open(path)!r}")
+        log = InteractionLog.open(path)
+        say(f"{path} is a complete prepared log: '{log.name}' with {log.n_rows:,} events of {log.n_users:,} users")
+        return
+    if (path / FACTS).is_file():
+        say(f"{path} is a trained run of {Artifact.load(path).config.model_name}; doctor checks data")
         return
     options = checked(PrepareOptions, parse_assignments(assignments or []))
     problems = diagnose(path, TableSchema.read(schema) if schema else None, options)
