@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planted_models import KEEP, events, log_of
 
@@ -171,6 +171,7 @@ def test_choices_are_the_most_frequent_values_first() -> None:
 
 @settings(deadline=None)
 @given(st.integers(-1000, 1000), st.sampled_from([0.0, 1919.0, -3.5]), st.sampled_from([1.0, 56.0, 81.0, 0.3]))
+@example(tenths=35, center=-3.5, scale=81.0)
 def test_a_number_comes_back_as_it_was_written(tenths: int, center: float, scale: float) -> None:
     field = NumericField("n", center=center, scale=scale)
     written = center + tenths / 10

@@ -83,7 +83,7 @@ class NumericField(Field):
     def _shortest(self, weight: np.float32) -> int | float:
         """The number with the fewest digits that has this weight."""
         exact = float(weight) * self.scale + self.center
-        short = (float(f"{exact:.{digits}g}") for digits in range(1, 17))
+        short = (0.0, *(float(f"{exact:.{digits}g}") for digits in range(1, 17)))
         number = next((each for each in short if np.float32((each - self.center) / self.scale) == weight), exact)
         return int(number) if number.is_integer() else number
 
