@@ -32,7 +32,8 @@ def find_log(source: str, protocol: str | None = None) -> Path:
     if source == "planted":
         planted_at(folder, PlantedWorld())
         return folder
-    raise ArtifactError(f"no prepared log at {source} or {folder}: {_advice(source, protocol)}")
+    places = " or ".join(dict.fromkeys([source, str(folder)]))
+    raise ArtifactError(f"no prepared log at {places}: {_advice(source, protocol)}")
 
 
 def _advice(source: str, protocol: str | None) -> str:
