@@ -40,6 +40,9 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.speed
 	$(BIN)/python -m benchmarks.quality
 	$(BIN)/python -m benchmarks.planted
+	$(BIN)/python -m benchmarks.planted --users 500,2000,10000
+	$(BIN)/python -m benchmarks.proving
+	$(BIN)/python -m benchmarks.proving --training-users 500
 	$(BIN)/python -m benchmarks.long_users
 	$(BIN)/python -m benchmarks.service.load
 	$(BIN)/python -m benchmarks.service.kills

@@ -52,7 +52,7 @@ console = Console()
 
 
 def measure(rows: int, record: Path = RECORD) -> None:
-    """All steps at one size: files, log, one epoch of each stage of training, fifteen support sizes."""
+    """All steps at one size: files, log, one epoch of each stage of RESUS-RR, fifteen support sizes."""
     place = RUNS / str(rows)
     files, log, run = (str(place / name) for name in ("files", "log", "run"))
     whole = ("--set", "min_item_count=1", "--set", "user_field=true")
@@ -60,7 +60,7 @@ def measure(rows: int, record: Path = RECORD) -> None:
     steps = {
         "generate": (RESUS, "prepare", "planted", "--like", "taobao", "--rows", str(rows), "--out", files),
         "prepare": (RESUS, "prepare", "taobao", "--path", files, "--out", log, *whole),
-        "train": (RESUS, "train", log, "--out", run, *once),
+        "train": (RESUS, "train", log, "--learner", "ridge", "--out", run, *once),
         "evaluate": (RESUS, "evaluate", run, "--draws", "0"),
     }
     for step, command in steps.items():

@@ -159,7 +159,7 @@ class Bench:
             model,
             basis,
             self.log,
-            self.sampler(name, users),
+            self.sampler(name, users).epoch,
             ONE_EPOCH,
             config,
         )

@@ -1,4 +1,7 @@
-"""`make demo`: train, evaluate and report on a synthetic data set, with the commands that you would type."""
+"""`make demo`: RESUS+ next to RESUS-RR, a user bias and the shared model on a synthetic data set.
+
+It runs the commands that you would type.
+"""
 
 import os
 import shlex
@@ -9,10 +12,10 @@ from pathlib import Path
 
 FOLDER = Path("runs/demo")
 COMMANDS = (
-    f"train planted --learner ridge --out {FOLDER}/ridge",
-    f"train planted --learner nearest --predictor-from {FOLDER}/ridge --out {FOLDER}/nearest",
-    f"train planted --learner plus --predictor-from {FOLDER}/ridge --out {FOLDER}/plus",
-    f"evaluate {FOLDER}/ridge {FOLDER}/nearest {FOLDER}/plus --out {FOLDER}",
+    f"train planted --out {FOLDER}/plus",
+    f"train planted --learner ridge --predictor-from {FOLDER}/plus --out {FOLDER}/ridge",
+    f"evaluate {FOLDER}/plus {FOLDER}/ridge --out {FOLDER}",
+    f"warm-up {FOLDER}/plus {FOLDER}/ridge --rivals user-bias --up-to 30 --out {FOLDER}",
     f"report {FOLDER}",
 )
 

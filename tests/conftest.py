@@ -7,15 +7,24 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from planted_models import small_log
+from planted_models import FEW_STEPS, small_log
 
 from resus import InteractionLog
+from resus.training import scales
 
 pytest_plugins = ["service_fixtures"]
 
 os.environ["COLUMNS"] = "200"  # no line of a table wraps, whatever the terminal
 settings.register_profile("resus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("resus")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_steps() -> Iterator[None]:
+    """RESUS+ learns its scales in a few steps. Tests of accuracy run `resus` as a process, which takes all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scales, "STEPS", FEW_STEPS)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -18,14 +18,15 @@ SCHEMA = TableSchema(
     label="click",
     fields={"category": FieldSchema(), "price": FieldSchema(kind="numeric"), "tags": FieldSchema(kind="multi")},
 )
+FEW_STEPS = 4  # in which RESUS+ learns its scales, see conftest.py
 KEEP = BuildOptions(duplicates="keep", single_events="keep")
 
 
 class SmallSettings(dict[str, Any]):
-    """Settings of small networks; `small | others` drops those that the kinds named by the others do not take."""
+    """Settings of a small RESUS-RR; `small | others` drops those that the kinds named by the others do not take."""
 
     def __or__(self, others: Mapping[str, Any]) -> "SmallSettings":  # type: ignore[override]
-        learner = LEARNERS[others.get("learner.kind", self.get("learner.kind", LEARNERS.default))]
+        learner = LEARNERS[others.get("learner.kind", self["learner.kind"])]
         kinds = {**learner.presets("paper"), **others}
         if ":" in kinds.get("predictor.kind", ""):
             kinds["predictor.kind"] = "external"
@@ -34,6 +35,7 @@ class SmallSettings(dict[str, Any]):
 
 TINY = SmallSettings(
     {
+        "learner.kind": "ridge",
         "predictor.hidden_units": [8],
         "encoder.hidden_units": [8],
         "predictor.embedding_dim": 4,
@@ -64,7 +66,7 @@ def small_log() -> InteractionLog:
 
 
 def tiny(**options: Any) -> Resus:
-    """A model with tiny networks. `options` are those of Resus; its settings override the tiny ones."""
+    """RESUS-RR with tiny networks. `options` are those of Resus; its settings override the tiny ones."""
     parts = {"predictor": "external"} if "predictor" in options else {}
     parts |= {part: options[part] for part in ("predictor", "encoder", "learner") if isinstance(options.get(part), str)}
     kinds = {f"{part}.kind": kind for part, kind in parts.items()}

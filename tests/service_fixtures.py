@@ -36,6 +36,14 @@ def another(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def third(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same fields again, with RESUS+."""
+    from service_process import make_export
+
+    return make_export(tmp_path_factory.mktemp("third") / "run", learner="plus", seed=3)
+
+
+@pytest.fixture(scope="session")
 def scored_export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from service_process import make_scored_export
 

@@ -28,6 +28,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
 from resus.episodes.prefixes import OrderedUsers
 
+OTHER_PARTS = ("bias", "taste", "choices", "context", "common", "scale")  # than matches
 JOINT: dict[str, Any] = {"settings": {"predictor.pretrain": False}}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-RR": {},
@@ -36,7 +37,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "MUS": {"learner": "nearest", "predictor": "none"},
     "RESUS+": {"learner": "plus"},
     "RESUS+ of trees": {"learner": "plus", "predictor": "lightgbm"},
-    "RESUS+ of repeats alone": {"learner": "plus", "settings": {"learner.taste": False, "learner.bias": False}},
+    "RESUS+ of matches alone": {"learner": "plus", "settings": {f"learner.{part}": False for part in OTHER_PARTS}},
     "MUS+": {"learner": "plus", "predictor": "none"},
     "RESUS+ in the authors' release": {"protocol": "authors-release", "learner": "plus"},
     "joint training": JOINT,
@@ -47,6 +48,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "xdeepfm": {"predictor": "xdeepfm", "encoder": "xdeepfm", "learner": "nearest"},
     "observed sizes": {"settings": {"training.support_sizes": "observed"}},
     "one beta": {"settings": {"fusion.per_size": False}},
+    "monotone beta": {"settings": {"fusion.monotone": True}},
     "the authors' release": {"protocol": "authors-release", "learner": "nearest"},
 }
 ANSWER = ["user", "probability", "basis", "residual", "support"]
@@ -513,10 +515,10 @@ def test_an_encoder_of_ones_own_is_fitted_saved_and_handed_over_again(
 def test_an_encoder_of_ones_own_is_refused_where_it_does_not_fit(
     model: Resus, log: InteractionLog, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"learner\.kind=plus and encoder\.kind=factors go together"):
-        Resus(encoder=Bag, learner="plus")
+    with pytest.raises(ConfigError, match=r"or choose learner\.kind=ridge or nearest"):
+        Resus(encoder=Bag)
     with pytest.raises(ConfigError, match="'Nameless' has no 'width'"):
-        Resus(encoder=Nameless).fit(log)
+        Resus(encoder=Nameless, learner="ridge").fit(log)
     model.save(tmp_path)
     with pytest.raises(ConfigError, match="DeepFM"):
         Resus.load(tmp_path, encoder=Bag)

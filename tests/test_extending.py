@@ -16,7 +16,7 @@ from extending.learner import MeanSettings
 from extending.metric import ACCURACY
 from extending.store import MemoryStore
 from planted_models import events, log_of, tiny
-from resus_process import SMALL, succeed_here
+from resus_process import SHORT, SMALL, succeed_here
 
 from resus import InteractionLog, Results, Resus, load
 from resus.baselines import BASELINES
@@ -58,7 +58,8 @@ def scored_live(run: Path, user: str, item: str) -> float:
 
 def test_an_architecture(workplace: Path, tmp_path: Path) -> None:
     ENCODERS.add(SumOfFieldsSettings)
-    words = ("--encoder", "sum-of-fields", "--predictor", "sum-of-fields", "--set", "encoder.width=3")
+    parts = ("--learner", "ridge", "--encoder", "sum-of-fields", "--predictor", "sum-of-fields")
+    words = (*parts, "--set", "encoder.width=3")
     epochs = ("--set", "predictor.epochs=1", "--set", "training.epochs=1", "--set", "evaluation.max_size=6")
     succeed_here("train", "log", *words, *epochs, "--out", tmp_path / "run", cwd=workplace)
     assert "sum of fields" in succeed_here("evaluate", tmp_path / "run", "--draws", "0", cwd=workplace)
@@ -69,7 +70,7 @@ def test_an_architecture(workplace: Path, tmp_path: Path) -> None:
 def test_an_architecture_handed_over_in_python(tmp_path: Path) -> None:
     log = log_of(EVENTS)
     short = {"predictor.epochs": 1, "training.epochs": 1, "evaluation.max_size": 6}
-    model = Resus(encoder=SumOfFields, settings=short).fit(log)
+    model = Resus(encoder=SumOfFields, learner="ridge", settings=short).fit(log)
     model.save(tmp_path / "run")
     again = load(tmp_path / "run", encoder=SumOfFields)
     answer = model.predict(SUPPORT, QUERY)
@@ -80,7 +81,7 @@ def test_an_architecture_handed_over_in_python(tmp_path: Path) -> None:
 
 def test_a_learner(workplace: Path, tmp_path: Path) -> None:
     LEARNERS.add(MeanSettings)
-    succeed_here("train", "log", "--learner", "mean", *SMALL, "--out", tmp_path / "run", cwd=workplace)
+    succeed_here("train", "log", "--learner", "mean", *SHORT, "--out", tmp_path / "run", cwd=workplace)
     assert "RESUS-mean" in succeed_here("evaluate", tmp_path / "run", "--draws", "0", cwd=workplace)
     assert scored_live(tmp_path / "run", "ada", "7") > 0
 

@@ -20,7 +20,7 @@ import typer.main
 import yaml
 from models_of_others import catboost_file, rows
 from planted_models import tiny
-from resus_process import COMMAND, SMALL, environment, succeed_here
+from resus_process import COMMAND, WITHOUT_NETWORK, environment, succeed_here
 from typer.testing import CliRunner
 
 import resus
@@ -29,7 +29,7 @@ from resus.baselines.base import find_methods
 from resus.checking import checked
 from resus.cli.arguments import check_engine, check_part
 from resus.cli.main import app
-from resus.config.resolve import parse_assignments, resolve
+from resus.config.resolve import PLAIN, parse_assignments, resolve
 from resus.data.datasets.planted import draw_events
 from resus.data.datasets.taobao.planted import PlantedTaobao
 from resus.data.options import PrepareOptions
@@ -47,6 +47,7 @@ LEARNERS = ("ridge", "nearest", "plus")
 QUOTING = "CONTRIBUTING.md"  # its code is quoted from files that tests/test_extending.py runs
 USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # what typer's parser raises; typer does not export it
 WRONG = (AssertionError, ConfigError, USAGE, ModuleNotFoundError, SystemExit)  # argparse exits
+QUICK = (*WITHOUT_NETWORK, "--predictor", "lr", "--set", "predictor.epochs=1", "--set", "training.folds=1")
 PLANTED = ("prepare", "planted", "--set", "users=60", "--set", "items=20", "--set", "events_per_user=20")
 
 
@@ -123,7 +124,7 @@ def check_settings(name: str, arguments: list[str], options: dict[str, Any]) -> 
         assert done.exit_code == 0, done.output
     if name == "reproduce":
         chosen_questions(options["question"])
-        resolve(assignments)
+        resolve(PLAIN | assignments)
     if name in ("prepare", "doctor"):
         planted = options.get("source") == "planted"
         model = PlantedTaobao if options.get("like") else PlantedWorld if planted else PrepareOptions
@@ -165,8 +166,11 @@ def check_benchmark(module: str, arguments: list[str]) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+        found = importlib.import_module(module)
+        if hasattr(found, "__path__"):  # a package, of which python -m runs __main__
+            found = importlib.import_module(f"{module}.__main__")
         with pytest.raises(Parsed):
-            importlib.import_module(module).main()
+            found.main()
 
 
 def check(command: str, *, whole: bool = True) -> None:
@@ -307,7 +311,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     planted_log(PlantedWorld(users=80, items=20, events_per_user=40)).save(place / "data" / "frappe")
     succeed_here(*PLANTED, cwd=place)
     for line in live_commands():
-        small = SMALL if line[0] == "train" else []
+        small = QUICK if line[0] == "train" else []
         succeed_here(*line, *small, cwd=place)
     return place
 

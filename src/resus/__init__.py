@@ -3,8 +3,8 @@
 import resus
 
 log = resus.open_log("data/ml-1m")
-model = resus.Resus(learner="ridge").fit(log)
-print(model.evaluate(log).models["RESUS-RR"].stages)
+model = resus.Resus().fit(log)
+print(model.evaluate(log).models["RESUS+"].stages)
 """
 
 from importlib import import_module

@@ -22,6 +22,7 @@ from resus.files import read_json, sha256_of, write_json
 from resus.history import EpochRecord, History
 from resus.model.build import build_personalizer
 from resus.model.personalizer import Personalizer
+from resus.model.predictors.average import build_for_state
 from resus.tensor_files import load_tensors, save_tensors
 from resus.version import __version__
 
@@ -104,9 +105,11 @@ class Artifact:
 
 def rebuild(artifact: Artifact) -> Personalizer:
     """The model, as it was trained."""
-    model = build_personalizer(artifact.config, artifact.features)
+    state = artifact.part("predictor")
+    predictor = build_for_state(artifact.config.predictor, artifact.features, state)
+    model = build_personalizer(artifact.config, artifact.features, predictor)
     try:
-        model.predictor.load_state_dict(artifact.part("predictor"))
+        predictor.load_state_dict(state)
         model.load_state_dict(artifact.part("model"))
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()

@@ -31,6 +31,7 @@ from resus.model.personalizer import Personalizer
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
+from resus.scoring.explanations import explained
 from resus.scoring.scorer import Scorer
 from resus.training.run import Run, TrainedPredictor, delete_checkpoints
 from resus.training.train import train
@@ -40,14 +41,16 @@ from resus.training.workers import Workers
 class Resus:
     """Makes a click model personal from a user's first few events.
 
-    >>> model = Resus(learner="ridge").fit(log)
-    >>> print(model.evaluate(log).models["RESUS-RR"].stages["I"].auc)
+    >>> model = Resus().fit(log)
+    >>> print(model.evaluate(log).models["RESUS+"].stages["I"].auc)
     >>> model.predict(support, query)
 
-    `settings` takes any key that the config file takes, dotted: {"training.epochs": 5}. A `predictor` is a name, or a
-    model of your own that reads raw columns: a function of a polars frame that gives logits, a fitted estimator with
-    `predict_proba`, or the Path of a LightGBM, XGBoost, CatBoost or ONNX file. An `encoder` is a name, or a class that
-    makes a torch module from a feature map; the module has `width` and maps N rows to `[N, width]`.
+    The `learner` is plus (RESUS+, the default), or ridge or nearest for the paper's RESUS-RR and RESUS-NN; the default
+    with protocol="authors-release" is ridge. `settings` takes any key that the config file takes, dotted:
+    {"training.epochs": 5}. A `predictor` is a name, or a model of your own that reads raw columns: a function of a
+    polars frame that gives logits, a fitted estimator with `predict_proba`, or the Path of a LightGBM, XGBoost,
+    CatBoost or ONNX file. An `encoder`, for ridge and nearest, is a name, or a class that makes a torch module from a
+    feature map; the module has `width` and maps N rows to `[N, width]`.
     """
 
     def __init__(
@@ -104,7 +107,7 @@ class Resus:
 
     @property
     def name(self) -> str:
-        """The name in tables, such as RESUS-RR."""
+        """The name in tables, such as RESUS+."""
         return self.config.model_name
 
     @property
@@ -240,16 +243,18 @@ class Resus:
             progress=progress,
         )
 
-    def predict(self, support: Any, query: Any) -> Any:
+    def predict(self, support: Any, query: Any, *, explain: bool = False) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
 
         `support` holds the users' events with the label, `query` the rows to score. Both have the user and all fields,
-        or what a model of your own reads to write its score.
+        or what a model of your own reads to write its score. `explain` adds two columns of JSON: `causes`, what each
+        cause adds to the residual, and `because`, the events that moved it most.
         """
-        frame = as_frame(query, "the query")
-        answer, _ = self.scorer.predict(as_frame(support, "the support"), frame)
+        frame, events = as_frame(query, "the query"), as_frame(support, "the support")
+        answer, _ = self.scorer.predict(events, frame)
+        reasons = explained(self.scorer, events, frame) if explain else {}
         user = self.schema.user
-        table = pl.DataFrame({user: frame[user], **answer.columns})
+        table = pl.DataFrame({user: frame[user], **answer.columns, **reasons})
         return like(query, table)
 
     @property

@@ -5,7 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from planted_models import TINY
+from torch import Tensor
 
 from resus.baselines.base import Task
 from resus.baselines.history_trees import FOLDS, ITEM_PRIOR, NEW_USER, SHRINKAGE, Histories, HistoryTrees, ItemClicks
@@ -13,8 +15,10 @@ from resus.baselines.shared_model import SharedModel
 from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.log.log import InteractionLog
-from resus.episodes.batch import EpisodeBatch
+from resus.episodes.batch import EpisodeBatch, Features
 from resus.episodes.prefixes import OrderedUsers
+from resus.evaluation.metrics import logloss
+from resus.model.predictors.base import NoPredictor
 
 
 def values_of(log: InteractionLog, field: int, row: int) -> set[tuple[int, float]]:
@@ -110,6 +114,24 @@ def test_trees_beat_the_shared_model_where_users_differ(task: Task, fitted: Hist
     shared.predictor = fitted.predictor
     of_shared, of_trees = (task.validation_auc(partial(method.score_prefixes, task.log)) for method in (shared, fitted))
     assert of_trees > of_shared + 0.02
+
+
+class SurePredictor(NoPredictor):
+    """Sure of every row, and often wrong."""
+
+    def logits(self, features: Features) -> Tensor:
+        return torch.where(features.ids.sum(dim=1) % 2 == 0, 12.0, -12.0)
+
+
+def test_trees_stay_modest_where_the_shared_model_is_too_sure(task: Task) -> None:
+    """Rows of which Ψ is sure have no curvature, so a leaf of them could take any value."""
+    method, sure = HistoryTrees(), SurePredictor()
+    method.fit(Task(task.log, resolve(TINY | {"predictor.kind": "none"}), predictor=sure))
+    ordered = OrderedUsers.of(task.log, task.split.test, seed=1)
+    labels, queries = task.log.labels[ordered.rows], ordered.positions >= 6
+    logits = method.score_prefixes(task.log, ordered, [6])[queries, 0]
+    assert logloss(labels[queries], logits) < 0.75
+    assert np.abs(logits).max() < 12
 
 
 def test_fields_of_the_user_are_left_out(task: Task, fitted: HistoryTrees) -> None:

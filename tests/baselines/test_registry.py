@@ -27,16 +27,18 @@ def task(log: InteractionLog, predictor: Predictor | None, told: list[str]) -> T
     return Task(log, config, predictor=predictor, progress=lambda name, *_: told.append(name))
 
 
-def test_baselines_use_the_given_predictor_and_train_none(log: InteractionLog, predictor: Predictor) -> None:
+def test_baselines_use_the_given_predictor(log: InteractionLog, predictor: Predictor) -> None:
     told: list[str] = []
     given = task(log, predictor, told)
     ordered = OrderedUsers.of(log, given.split.test, seed=1)
-    bias, trees = (LazyMethod(BASELINES[name], given) for name in ("user-bias", "history-trees"))
+    bias, trees, din = (LazyMethod(BASELINES[name], given) for name in ("user-bias", "history-trees", "din"))
     assert told == [], "nothing learns before it is asked"
-    answers = bias(ordered, (0, 3))
-    np.testing.assert_array_equal(answers[:, 0], predictor.logits_of_rows(log, ordered.rows))
+    for method in (bias, din):
+        answers = method(ordered, (0, 3))
+        np.testing.assert_array_equal(answers[:, 0], predictor.logits_of_rows(log, ordered.rows))
     assert answers.shape == trees(ordered, (0, 3)).shape
-    assert not [name for name in told if name.startswith("predictor")]
+    of_predictors = {name.partition(",")[0] for name in told if name.startswith("predictor")}
+    assert of_predictors == {f"predictor without fold {fold} of 4" for fold in (1, 2, 3, 4)}, "Ψ itself is given"
 
 
 def test_a_predictor_of_another_kind_is_trained(log: InteractionLog, predictor: Predictor) -> None:

@@ -1,4 +1,4 @@
-"""The shelf of a comparison: RESUS+ and its variants share one Ψ and one set of cross-fitted logits."""
+"""The shelf of a comparison: RESUS+, its variants and the baselines share one Ψ and one set of cross-fitted logits."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from planted_models import TINY, small_log
 
 from resus.arrays import Floats
 from resus.baselines.base import Task
+from resus.baselines.shelf import cross_fitted_predictor
 from resus.config.resolve import resolve
 from resus.episodes.prefixes import OrderedUsers
 from resus.history import History
@@ -66,11 +67,18 @@ def test_folds_are_trained_once_for_all_variants(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("*.npy"))) == 1
 
 
-@pytest.mark.parametrize("name", ["resus-plus", "resus-plus-without-steps", "resus-plus-lightgbm"])
-def test_a_shelf_changes_no_number(name: str, tmp_path: Path) -> None:
-    alone, history = fitted(name, task())
+@pytest.mark.parametrize("average", ["auto", "always"])
+@pytest.mark.parametrize("kind", ["deepfm", "lightgbm"])
+def test_a_shelf_changes_no_number(kind: str, average: str, tmp_path: Path) -> None:
+    def fit(task: Task) -> tuple[Floats, History]:
+        method = Residual(learner="plus", predictor=kind, changes={"training.average": average})
+        history = method.fit(task)
+        return answers(method, task), history
+
+    alone, history = fit(task())
+    assert ("mean of all predictors" in {line.stage for line in history}) or average == "auto"
     for _ in range(2):
-        found, told = fitted(name, task(tmp_path))
+        found, told = fit(task(tmp_path))
         np.testing.assert_array_equal(found, alone)
         assert told == history
 
@@ -82,6 +90,36 @@ def test_other_seeds_folds_and_predictors_lie_apart(tmp_path: Path) -> None:
     Residual(learner="plus", changes={"training.folds": 2}).fit(task(tmp_path))
     fitted("resus-plus", task(tmp_path, silent, **{"predictor.epochs": 1}))
     assert len(list(tmp_path.glob("*.npy"))) == len(list(tmp_path.glob("*.json"))) == 5
+
+
+def test_baselines_take_the_folds_of_plus(tmp_path: Path) -> None:
+    first: set[str] = set()
+    again: set[str] = set()
+    given = task(tmp_path, naming(first))
+    found = cross_fitted_predictor(given)
+    alone = cross_fitted_predictor(task())
+    assert len(folds_among(first)) == 4
+    np.testing.assert_array_equal(found.logits, alone.logits)
+    assert found.history == alone.history
+    rows = {part: given.log.rows_of(getattr(given.split, part)) for part in ("train", "validation", "test")}
+    own = {part: found.predictor.logits_of_rows(given.log, rows[part]) for part in rows}
+    assert (found.logits[rows["train"]] != own["train"]).all(), "each comes from a predictor that never saw the user"
+    np.testing.assert_array_equal(found.logits[rows["validation"]], own["validation"])
+    assert np.isnan(found.logits[rows["test"]]).all()
+    for name in ("resus-plus", "history-trees", "din"):
+        METHODS[name].build().fit(task(tmp_path, naming(again)))
+    assert not folds_among(again)
+    assert len(list(tmp_path.glob("*.npy"))) == 1
+
+
+def test_a_predictor_that_is_not_trained_has_no_folds() -> None:
+    config = resolve(TINY | {"predictor.kind": "none"})
+    given = Task(small_log(), config, predictor=config.predictor.build_predictor(small_log().features))
+    found = cross_fitted_predictor(given)
+    assert found.history == []
+    known = small_log().rows_of(np.concatenate([given.split.train, given.split.validation]))
+    assert (found.logits[known] == 0).all()
+    assert np.isnan(np.delete(found.logits, known)).all()
 
 
 class StoppedError(Exception):
@@ -106,7 +144,7 @@ def test_a_stopped_cross_fit_resumes(tmp_path: Path) -> None:
 def test_without_a_predictor_there_is_nothing_to_fold(tmp_path: Path) -> None:
     method = Residual(learner="plus", predictor="none")
     history = method.fit(task(tmp_path))
-    assert {line.stage for line in history} == {"factors", "scales", "evidence", "final scales"}
+    assert {line.stage for line in history} == {"factors", "scales"}
     assert not list(tmp_path.iterdir())
     expected = Residual(learner="plus", predictor="none")
     expected.fit(task())

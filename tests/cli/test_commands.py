@@ -179,9 +179,10 @@ def test_version_help_and_settings(tmp_path: Path) -> None:
 
 
 def test_listed_settings_follow_the_other_options(tmp_path: Path) -> None:
-    said = succeed_here("train", "--learner", "plus", "--set", "training.epochs=7", "--settings", cwd=tmp_path)
-    listed = dict(line.split()[:2] for line in said.splitlines() if line.strip())
-    assert (listed["encoder.kind"], listed["training.folds"], listed["training.epochs"]) == ("factors", "4", "7")
+    for words, encoder, folds in (((), "factors", "4"), (("--learner", "ridge"), "deepfm", "1")):
+        said = succeed_here("train", *words, "--set", "training.epochs=7", "--settings", cwd=tmp_path)
+        listed = dict(line.split()[:2] for line in said.splitlines() if line.strip())
+        assert (listed["encoder.kind"], listed["training.folds"], listed["training.epochs"]) == (encoder, folds, "7")
 
 
 def test_predictor_from_takes_the_settings_of_the_predictor_too(workplace: Path) -> None:

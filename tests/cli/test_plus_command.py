@@ -1,4 +1,4 @@
-"""RESUS+ from the command line, from training to an export."""
+"""RESUS+, the default learner, from the command line, from training to an export."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from resus.serving.loaded import LoadedModel
 pytestmark = pytest.mark.integration
 
 SETTINGS = ("predictor.epochs=2", "encoder.epochs=1", "training.folds=2")
-PLUS = [*WITHOUT_NETWORK, "--predictor", "lr", "--learner", "plus"]
+PLUS = [*WITHOUT_NETWORK, "--predictor", "lr"]
 PLUS += [word for setting in SETTINGS for word in ("--set", setting)]
 
 

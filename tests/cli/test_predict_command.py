@@ -1,5 +1,6 @@
 """`resus predict` with Parquet: the same scores after a kill and an interrupt; mistakes are one sentence."""
 
+import json
 import signal
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from resus_process import refused_here, resus_here, start, succeed_here
 
 from resus import PlantedWorld, load
 from resus.data.datasets.planted import draw_events
+from resus.scoring.explanations import REASONS
 
 pytestmark = pytest.mark.integration
 
@@ -109,6 +111,26 @@ def test_options_of_blocks_need_parquet(
 ) -> None:
     told = refused_here("predict", run, *FILES, *out, *option, cwd=folder)
     assert f"{option[0]} needs a Parquet --query and a Parquet --out" in told
+
+
+@pytest.mark.parametrize("out", ["scores.parquet", "scores.csv"])
+def test_explained_scores_have_two_more_columns(run: Path, folder: Path, out: str) -> None:
+    asked, words = pl.read_parquet(folder / "query.parquet"), ("predict", run, *FILES, "--out", out)
+    read = pl.read_parquet if out.endswith("parquet") else pl.read_csv
+    assert succeed_here(*words, cwd=folder) == f"{asked.height} scores in {out}\n"
+    plain = read(folder / out)
+    succeed_here(*words, "--explain", cwd=folder)
+    explained = read(folder / out)
+    assert explained.columns == [*plain.columns, "causes", "because"]
+    assert explained["probability"].to_numpy() == pytest.approx(plain["probability"].to_numpy(), abs=1e-5)
+    for size, said in zip(explained["support"], explained["because"], strict=True):
+        assert len(json.loads(said)) == min(size, REASONS)
+
+
+@pytest.mark.parametrize("option", [("--resume",), ("--block-rows", 10), ("--engine", "ray")])
+def test_explained_tables_are_read_whole(run: Path, folder: Path, option: tuple[object, ...]) -> None:
+    told = refused_here("predict", run, *FILES, "--out", "scores.parquet", "--explain", *option, cwd=folder)
+    assert "--explain reads whole tables: leave out --resume, --block-rows and --engine ray" in told
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -7,16 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
-from resus_process import SMALL, refused_here, start, succeed
+from resus_process import SHORT, refused_here, start, succeed
 
-from resus.paper.cells.records import read_cells
+from resus.paper.cells.records import CELLS, append_record, read_cells
 
 METHODS = "deepfm,user-bias,lwa,resus-nn,resus-rr"
 
 
 @pytest.mark.integration
 def test_a_question_is_answered_with_tables_figures_and_verdicts(workplace: Path) -> None:
-    words = ("reproduce", "rq1", "--dataset", "log", "--runs", 2, "--methods", METHODS, *SMALL, "--replicates", 20)
+    words = ("reproduce", "rq1", "--dataset", "log", "--runs", 2, "--methods", METHODS, *SHORT, "--replicates", 20)
     said = succeed(*words, "--out", "answer", cwd=workplace)
     assert "10 cells, 0 of them finished" in said
     folder = workplace / "answer"
@@ -38,7 +38,7 @@ def test_a_question_is_answered_with_tables_figures_and_verdicts(workplace: Path
 
 @pytest.mark.integration
 def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
-    running = start("reproduce", "rq1", "--dataset", "log", "--methods", METHODS, *SMALL, "--out", "cut", cwd=workplace)
+    running = start("reproduce", "rq1", "--dataset", "log", "--methods", METHODS, *SHORT, "--out", "cut", cwd=workplace)
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (workplace / "cut" / "cells.jsonl").exists():
         time.sleep(0.05)
@@ -47,13 +47,16 @@ def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
     assert running.returncode == 130, errors
     assert "run the same command again" in errors
     assert "Traceback" not in errors
-    done = len(read_cells(workplace / "cut"))
+    done = read_cells(workplace / "cut")
+    gone = done[0].model_copy(update={"method": "a-method-that-is-gone"})
+    append_record(workplace / "cut" / CELLS, gone)
     said = succeed(
-        "reproduce", "rq1", "--dataset", "log", "--methods", METHODS, *SMALL, "--out", "cut", "--report-only",
+        "reproduce", "rq1", "--dataset", "log", "--methods", METHODS, *SHORT, "--out", "cut", "--report-only",
         cwd=workplace,
     )  # fmt: skip
     assert "report.html" in said
-    assert len(read_cells(workplace / "cut")) == done
+    assert read_cells(workplace / "cut") == [*done, gone]
+    assert gone.method not in (workplace / "cut" / "report.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -82,7 +85,7 @@ def test_a_mistake_gets_one_sentence(words: list[str], wanted: tuple[str, ...], 
 @pytest.mark.integration
 def test_other_settings_are_not_mixed_in(workplace: Path) -> None:
     words = ("reproduce", "rq1", "--dataset", "log", "--runs", 1, "--methods", "deepfm", "--out", "claimed")
-    succeed(*words, *SMALL, cwd=workplace)
-    told = refused_here(*words, *SMALL, "--set", "training.patience=1", cwd=workplace)
+    succeed(*words, *SHORT, cwd=workplace)
+    told = refused_here(*words, *SHORT, "--set", "training.patience=1", cwd=workplace)
     assert "other settings" in told
     assert "--out" in told

@@ -1,4 +1,4 @@
-"""Settings: the paper's defaults, what overrides what, and one sentence on every mistake."""
+"""Settings: the defaults, the paper's and ours, what overrides what, and one sentence on every mistake."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resus import Resus
 from resus.checking import known_keys
-from resus.config.resolve import parse_assignments, resolve
+from resus.config.resolve import PLAIN, parse_assignments, resolve
 from resus.config.settings import Config, flatten
 from resus.errors import ConfigError
 from resus.model.learners import LEARNERS
@@ -34,9 +34,17 @@ def sentence(*arguments: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-def test_the_defaults_are_the_papers() -> None:
-    config: Any = resolve()
-    assert config == Config()
+def test_the_default_learner_is_plus_except_in_the_authors_release() -> None:
+    assert resolve() == resolve({"learner.kind": "plus"}) == Resus().config
+    assert resolve(data_set="planted") == resolve({"learner.kind": "plus"}, data_set="planted")
+    released: dict[str, Any] = {"protocol": "authors-release"}
+    assert resolve(released) == resolve({**released, "learner.kind": "ridge"}) == Resus(**released).config
+    assert resolve(released).model_name == "RESUS-RR"
+
+
+def test_the_defaults_of_ridge_are_the_papers() -> None:
+    config: Any = resolve({"learner.kind": "ridge"})
+    assert config == resolve(PLAIN) == Config()
     assert (config.predictor.kind, config.encoder.kind, config.learner.kind) == ("deepfm", "deepfm", "ridge")
     assert config.predictor.hidden_units == config.encoder.hidden_units == (400, 400, 400)
     assert config.predictor.embedding_dim == config.encoder.embedding_dim == 10
@@ -82,7 +90,7 @@ def test_what_is_nearer_to_the_user_wins(tmp_path: Path) -> None:
     assert config.split.order == "ascending"  # the protocol over the defaults
     assert config.predictor.batch_size == 1024
     file.write_text("# nothing yet\n")
-    assert resolve(file=file) == Config()
+    assert resolve(file=file) == resolve()
 
 
 def test_a_learner_brings_its_settings_along(tmp_path: Path) -> None:
@@ -96,7 +104,7 @@ def test_a_learner_brings_its_settings_along(tmp_path: Path) -> None:
     config: Any = resolve({"training.folds": 3, "encoder.embedding_dim": 5}, file=file)
     assert (config.training.folds, config.encoder.embedding_dim) == (3, 5)  # overrides over the file and the learner
     assert (config.learner.bias, config.training.batch_size) == (False, 64)  # the file over the learner
-    assert config.training.scalar_learning_rate == 0.05
+    assert config.training.scalar_learning_rate == brought["training.scalar_learning_rate"]
     assert Resus(learner="plus", settings={"training.folds": 1}).config.training.folds == 1
     released = resolve({"learner.kind": "plus", "protocol": "authors-release"})
     assert (released.fusion.per_size, released.fusion.scale, released.split.ratios) == (False, 1.0, (7, 1, 2))
@@ -105,7 +113,7 @@ def test_a_learner_brings_its_settings_along(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "key", "owners"),
     [
-        ({"learner.similarity": "cosine"}, "learner.similarity", ["nearest"]),
+        ({"learner.kind": "ridge", "learner.similarity": "cosine"}, "learner.similarity", ["nearest"]),
         ({"learner.kind": "nearest", "learner.bias": True}, "learner.bias", ["ridge", "plus"]),
         ({"learner.kind": "plus", "encoder.hidden_units": [4]}, "encoder.hidden_units", ["deepfm"]),
         ({"predictor.rounds": 3}, "predictor.rounds", ["lightgbm"]),
@@ -120,6 +128,12 @@ def test_a_key_of_another_kind_names_the_kinds_that_take_it(
     said = sentence(chosen)
     assert said.startswith(f"{key} belongs to {key.partition('.')[0]}.kind=")
     assert all(owner in said for owner in owners)
+
+
+@pytest.mark.parametrize("key", ["learner.ridge", "encoder.hidden_units"])
+def test_a_key_that_the_default_learner_does_not_take_names_the_default(key: str) -> None:
+    assert sentence({key: 3}).endswith(": leave it out, or set learner.kind (the default is plus)")
+    assert sentence({key: 3, "learner.kind": "plus"}).endswith(": leave it out")
 
 
 def test_presets_apply_only_where_the_kind_has_the_key() -> None:
@@ -147,20 +161,25 @@ def test_every_kind_has_names_and_survives_json(kind: str, learner: str) -> None
 @pytest.mark.parametrize(
     ("chosen", "hint"),
     [
-        ({"learner.kind": "plus", "encoder.kind": "deepfm"}, "learner.kind=plus and encoder.kind=factors go together"),
-        ({"encoder.kind": "factors"}, "learner.kind=plus and encoder.kind=factors go together"),
-        ({"training.folds": 2}, "training.folds is for learner.kind=plus"),
+        ({"encoder.kind": "deepfm"}, "works with encoder.kind=factors, not deepfm"),
+        ({"encoder.kind": "deepfm"}, "leave encoder.kind out, or choose learner.kind=ridge or nearest"),
+        ({"learner.kind": "ridge", "encoder.kind": "factors"}, "works with learner.kind=plus, not ridge"),
+        ({"learner.kind": "ridge", "training.folds": 2}, "training.folds is for learner.kind=plus"),
         ({"learner.kind": "nearest", "training.folds": 2}, "training.folds is for learner.kind=plus"),
         ({"learner.kind": "plus", "training.folds": 0}, "greater than or equal to 1"),
         ({"learner.kind": "plus", "learner.steps": 0}, "greater than or equal to 1"),
         ({"learner.kind": "plus", "fusion.scale": 2.0}, "has no β: leave out fusion.scale"),
+        ({"learner.kind": "plus", "fusion.monotone": True}, "has no β: leave out fusion.monotone"),
+        ({**PLAIN, "fusion.monotone": True, "fusion.bias": True}, "needs fusion.per_size=true and fusion.bias=false"),
+        ({**PLAIN, "fusion.monotone": True, "fusion.per_size": False}, "fusion.monotone needs fusion.per_size=true"),
+        ({**PLAIN, "fusion.monotone": True, "fusion.scale": -1.0}, "fusion.monotone needs a fusion.scale above 0"),
         ({"learner.kind": "plus", "fusion.per_size": True}, "has no β: leave out fusion.per_size"),
         ({"learner.kind": "plus", "fusion.bias": True, "fusion.scale": 2}, "leave out fusion.bias, fusion.scale"),
         ({"learner.kind": "plus", "protocol": "authors-release", "fusion.bias": True}, "leave out fusion.bias"),
-        ({"learner.kind": "plus", "predictor.pretrain": False}, "leave predictor.pretrain at true"),
+        ({"learner.kind": "plus", "predictor.pretrain": False}, "leave predictor.pretrain at true, or choose"),
         (
-            {"learner.kind": "plus", "learner.bias": False, "learner.taste": False, "learner.repeats": False},
-            "needs learner.bias, learner.taste or learner.repeats",
+            {"learner.kind": "plus", "learner.bias": False, "learner.matches": False, "learner.taste": False},
+            "needs learner.bias, learner.matches or learner.taste",
         ),
     ],
 )
@@ -211,7 +230,7 @@ def test_a_wrong_value_is_one_sentence_with_its_key(key: str, value: Any, hint: 
 
 
 def test_wrong_values_are_reported_together() -> None:
-    said = sentence({"seed": "x", "training.epochs": 0, "learner.ridge": -1})
+    said = sentence({"seed": "x", "training.epochs": 0, "learner.kind": "ridge", "learner.ridge": -1})
     assert all(key in said for key in ("'seed'", "'training.epochs'", "'learner.ridge'"))
 
 
@@ -242,7 +261,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path: Path) -> None:
 def test_equal_settings_have_equal_fingerprints_and_others_do_not() -> None:
     prints = {resolve({"seed": seed, "learner.kind": kind}).fingerprint("log") for seed in (1, 2) for kind in KINDS}
     assert len(prints) == 6
-    assert resolve({"split.ratios": [7.0, 2, 1]}).fingerprint("log") == Config().fingerprint("log")
+    assert resolve({"split.ratios": [7.0, 2, 1]}).fingerprint("log") == resolve().fingerprint("log")
     assert Config().fingerprint("log") != Config().fingerprint("another log")
 
 
@@ -250,11 +269,12 @@ KINDS = ("ridge", "nearest", "plus")
 
 
 def test_the_names_in_tables_are_the_papers() -> None:
-    assert resolve().model_name == "RESUS-RR"
+    assert resolve().model_name == "RESUS+"
+    assert resolve({"learner.kind": "ridge"}).model_name == "RESUS-RR"
     assert resolve({"learner.kind": "nearest"}).model_name == "RESUS-NN"
     assert resolve({"learner.kind": "nearest", "predictor.kind": "none"}).model_name == "MUS"
-    assert resolve({"predictor.pretrain": False}).model_name == "RESUS-RR (w/o pretrain)"
-    assert resolve({"predictor.pretrain": False}).slug == "resus-rr-joint-deepfm-1"
+    joint = resolve({"learner.kind": "ridge", "predictor.pretrain": False})
+    assert (joint.model_name, joint.slug) == ("RESUS-RR (w/o pretrain)", "resus-rr-joint-deepfm-1")
     plus = resolve({"learner.kind": "plus", "seed": 3})
     assert (plus.model_name, plus.slug) == ("RESUS+", "resus-plus-deepfm-3")
     alone = resolve({"learner.kind": "plus", "predictor.kind": "none"})

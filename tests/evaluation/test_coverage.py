@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from resus import InteractionLog, PlantedWorld, planted_log
+from resus.arrays import Doubles
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.datasets.planted import draw_world
@@ -17,11 +18,12 @@ from resus.evaluation.intervals import FEWEST_DRAWS
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import ModelCoverage, Results, StageCoverage
 from resus.model.build import build_personalizer
+from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import NeuralPredictor, NoPredictor
 
-PRIOR = {"bias": 0.5, "taste": 1.3, "repeat": 0.7}
+OTHER_PARTS = ("matches", "taste", "choices", "context", "common", "scale")  # than the bias
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +47,24 @@ def untrained(config: Config, log: InteractionLog) -> Personalizer:
     predictor = config.predictor.build_predictor(log.features)
     model = build_personalizer(config, log.features, predictor)
     assert isinstance(predictor, NeuralPredictor)
-    assert isinstance(model.learner, PlusLearner)
-    for embedding in (predictor.encoder.embedding, model.encoder.embedding):
+    encoder = FactorEncoder.of(model.encoder)
+    for embedding in (predictor.encoder.embedding, encoder.embedding, encoder.chosen):
         torch.nn.init.normal_(embedding.table, std=0.3)  # type: ignore[union-attr,arg-type]
-    model.learner.start_from(**PRIOR)
+    with torch.no_grad():
+        for parameter in model.learner.parameters():
+            parameter.add_(0.4 * torch.randn_like(parameter))
     return model
+
+
+def fitted(prior: Doubles, labels: Doubles, basis: Doubles) -> Doubles:
+    """The mode Δ of the events under this covariance, by fixed steps of Newton's method."""
+    delta: Doubles = np.zeros(len(labels))
+    for _ in range(50):
+        chance = 1 / (1 + np.exp(-basis - delta))
+        weights = chance * (1 - chance)
+        targets = weights * delta + labels - chance
+        delta = np.asarray(np.linalg.solve(np.eye(len(labels)) + prior * weights, prior @ targets), dtype=np.float64)
+    return delta
 
 
 def found_coverage(results: Results) -> dict[str, ModelCoverage]:
@@ -61,27 +76,29 @@ def found_coverage(results: Results) -> dict[str, ModelCoverage]:
 def written_out(
     config: Config, log: InteractionLog, ordered: OrderedUsers, basis: np.ndarray, model: Personalizer
 ) -> dict[str, StageCoverage]:
-    """User by user and size by size, with the covariance of all rows of the user."""
+    """User by user and size by size, with the covariance of all rows of the user and its own fit."""
     assert log.truth is not None
     sizes = config.evaluation.sizes
     logits = model.score_prefixes(log, ordered, sizes, basis=basis).astype(np.float64)
     basis, labels, truth = (values.astype(np.float64) for values in (basis, log.labels[ordered.rows], log.truth))
     truth = truth[ordered.rows]
+    learner = PlusLearner.of(model.learner)
     with torch.no_grad():
-        encoded = model.encoder(features_of(log, ordered.rows)).double().numpy()
-    items, codes = encoded[:, :1], encoded[:, 1:]
+        encoded = model.encoder(features_of(log, ordered.rows))
+        crowd = learner.crowd(torch.from_numpy(basis).float(), encoded).double().numpy()
+        codes = learner.layout.unpack(encoded)
     shares: dict[int, list[list[float]]] = {k: [[], [], [], []] for k in sizes}
     starts = np.cumsum(ordered.lengths) - ordered.lengths
     for start, length in zip(starts, ordered.lengths, strict=True):
         rows = np.arange(start, start + length)
-        prior = PRIOR["bias"] + PRIOR["taste"] * codes[rows] @ codes[rows].T
-        prior = prior + PRIOR["repeat"] * (items[rows] == items[rows].T)
+        own_codes = codes.of(torch.from_numpy(rows))
+        prior = learner.prior.covariance(own_codes, own_codes).detach().numpy()
         for column, k in enumerate(sizes):
             if length <= k or k == 0:
                 continue
             own, queries = rows[:k], rows[k:]
-            delta = logits[own, column] - basis[own]  # the fit at the support itself
-            chance = 1 / (1 + np.exp(-basis[own] - delta))
+            delta = fitted(prior[:k, :k], labels[own], crowd[own])
+            chance = 1 / (1 + np.exp(-crowd[own] - delta))
             noise = np.diag(1 / (chance * (1 - chance)))
             covariance = prior[k:, k:] - prior[k:, :k] @ np.linalg.inv(prior[:k, :k] + noise) @ prior[:k, k:]
             p, of_psi = (1 / (1 + np.exp(-values)) for values in (logits[queries, column], basis[queries]))
@@ -123,7 +140,8 @@ def test_only_a_posterior_has_intervals_and_no_predictor_has_none(
     log: InteractionLog, config: Config, split: UserSplit
 ) -> None:
     model = untrained(config, log)
-    ridge = build_personalizer(resolve({"evaluation.max_size": 9}), log.features, model.predictor)
+    settings = resolve({"learner.kind": "ridge", "evaluation.max_size": 9})
+    ridge = build_personalizer(settings, log.features, model.predictor)
     alone = Personalizer(NoPredictor(), model.encoder, model.learner, model.fusion)
     beside = {"RESUS-RR": ComparedModel(ridge, "DeepFM"), "alone": ComparedModel(alone, None)}
     found = found_coverage(evaluate(beside, config, log, split, draws=FEWEST_DRAWS))
@@ -150,10 +168,9 @@ def test_a_posterior_that_is_right_covers_what_it_says() -> None:
     """Users drawn from the prior on top of known logits: about nine in ten lie within; fewer if the user were known."""
     world = PlantedWorld(users=600, items=30, events_per_user=40, taste_spread=0, bias_spread=1.2, seed=2)
     log, known = planted_log(world), draw_world(world).known.astype(np.float32)
-    config = resolve({"learner.kind": "plus", "learner.taste": False, "learner.repeats": False})
+    config = resolve({"learner.kind": "plus"} | {f"learner.{part}": False for part in OTHER_PARTS})
     model = build_personalizer(config, log.features)
-    assert isinstance(model.learner, PlusLearner)
-    model.learner.start_from(bias=world.bias_spread**2, taste=1, repeat=1)
+    PlusLearner.of(model.learner).start_from(bias=world.bias_spread**2)
     ordered, sizes, stages = OrderedUsers.of(log, np.arange(log.n_users), 1), (1, 4, 12), {"I": [1, 4], "II": [12]}
     assert log.truth is not None
     truth = log.truth[ordered.rows]

@@ -16,13 +16,15 @@ from resus.model.predictors.base import NoPredictor
 
 def test_models_predictors_and_truths_are_measured_side_by_side() -> None:
     log = planted_log(PlantedWorld(users=80, items=20, events_per_user=12))
-    config = resolve({"evaluation.max_size": 6, "encoder.hidden_units": (8,), "predictor.hidden_units": (8,)})
+    small = {"evaluation.max_size": 6, "encoder.hidden_units": (8,), "predictor.hidden_units": (8,)}
+    config = resolve({"learner.kind": "ridge", **small})
     split = split_users(log.n_users, ratios=(5, 2, 3), order="random", seed=1)
     torch.manual_seed(1)
     predictor = config.predictor.build_predictor(log.features)
     model, alone = (build_personalizer(config, log.features, psi) for psi in (predictor, NoPredictor()))
     models = {"RESUS-RR": ComparedModel(model, "DeepFM"), "MUS-RR": ComparedModel(alone, None)}
     results = evaluate(models, config, log, split)
+    assert list(results.wrong_way) == ["RESUS-RR", "MUS-RR"]
     assert list(results.models) == ["DeepFM", "RESUS-RR", "MUS-RR", "oracle", "crowd"]
     assert (results.base, results.oracle, results.crowd, results.part) == ("DeepFM", "oracle", "crowd", "test")
     ordered = OrderedUsers.of(log, split.test, config.seed)

@@ -15,6 +15,7 @@ from resus.evaluation.intervals import (
     differences,
     drawn_users,
     gains_over,
+    resamplers_of,
     stage_draws,
 )
 from resus.evaluation.metrics import DrawCounts, auc, gauc, logloss, resampled_auc, resampled_gauc, resampled_logloss
@@ -77,7 +78,7 @@ def drawn(users: int, replicates: int) -> DrawCounts:
 
 
 def compared(scored: ScoredQueries, method: str, against: str, draws: DrawCounts) -> dict[tuple[str, str], Differences]:
-    of_models = stage_draws(scored, [method, against], stages=STAGES, weights=draws, metrics=METRICS)
+    of_models = stage_draws(scored, [method, against], stages=STAGES, weights=draws, resamplers=resamplers_of(METRICS))
     return differences(of_models[method], of_models[against])
 
 
@@ -152,7 +153,7 @@ def test_only_the_metrics_asked_for_are_drawn_and_progress_counts_models_and_siz
         ["model", "base"],
         stages=STAGES,
         weights=drawn(30, 20),
-        metrics=["logloss"],
+        resamplers=resamplers_of(["logloss"]),
         progress=tell,
         task="drawing",
     )

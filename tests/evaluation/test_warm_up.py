@@ -48,7 +48,7 @@ def models_on(log: InteractionLog) -> tuple[Config, Predictor, dict[str, Persona
     """A Ψ, and a model per learner whose β rises with the size."""
     small = {"encoder.hidden_units": (8,), "encoder.embedding_dim": 4, "predictor.hidden_units": (8,)}
     spread = {"predictor.embedding_std": 1.0, "encoder.embedding_std": 1.0}
-    config = resolve({"evaluation.max_size": TRAINED, **small, **spread})
+    config = resolve({"learner.kind": "ridge", "evaluation.max_size": TRAINED, **small, **spread})
     torch.manual_seed(1)
     predictor = config.predictor.build_predictor(log.features)
     models = {

@@ -4,6 +4,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from resus.model.encoders.base import Encoder
 from resus.model.learners import LearnerSettings
 from resus.model.learners.base import Learner, residuals_of
 
@@ -26,5 +27,5 @@ class MeanSettings(LearnerSettings):
     prior: float = 1.0
     title: ClassVar[str] = "mean"
 
-    def build_learner(self, width: int) -> MeanLearner:
+    def build_learner(self, encoder: Encoder) -> MeanLearner:
         return MeanLearner(self.prior)

@@ -27,6 +27,15 @@ from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import NeuralPredictor, NoPredictor
 from resus.model.predictors.gradient_boosting import GradientBoosting
 
+PARTS_OF_PLUS = {
+    "bias": "log_bias",
+    "matches": "log_matches",
+    "taste": "log_taste",
+    "choices": "log_choices",
+    "context": "same_context",
+    "common": "log_common",
+    "scale": "log_scale",
+}
 NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
 
 
@@ -39,6 +48,7 @@ def log() -> InteractionLog:
 def test_every_architecture_serves_as_predictor_and_as_encoder(kind: str, log: InteractionLog) -> None:
     config = resolve(
         {
+            "learner.kind": "ridge",
             "predictor.kind": kind,
             "predictor.embedding_dim": 4,
             "predictor.hidden_units": (7, 5),
@@ -78,7 +88,7 @@ def test_no_predictor_says_nothing(log: InteractionLog) -> None:
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_ridge_takes_its_settings(log: InteractionLog, learned: bool, bias: bool) -> None:
-    settings = {"learner.ridge": 0.25, "learner.learn_ridge": learned, "learner.bias": bias}
+    settings = {"learner.kind": "ridge", "learner.ridge": 0.25, "learner.learn_ridge": learned, "learner.bias": bias}
     learner = build_personalizer(resolve(settings), log.features).learner
     assert isinstance(learner, RidgeLearner)
     assert learner.ridge.item() == pytest.approx(0.25)
@@ -95,15 +105,17 @@ def test_nearest_takes_its_similarity(log: InteractionLog, similarity: str, kind
     assert isinstance(learner.similarity, kind)
 
 
-@pytest.mark.parametrize("missing", [None, "bias", "taste", "repeats"])
+@pytest.mark.parametrize("missing", [None, *PARTS_OF_PLUS])
 def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> None:
     settings: dict[str, Any] = {"learner.kind": "plus", "learner.steps": 7, "encoder.embedding_dim": 5}
+    settings["encoder.choice_dim"] = 3
     model = build_personalizer(resolve(settings | ({f"learner.{missing}": False} if missing else {})), log.features)
     assert isinstance(model.learner, PlusLearner)
     assert isinstance(model.encoder, FactorEncoder)
-    assert (model.learner.steps, model.encoder.width) == (7, 6)
-    parts = {"bias": "log_bias", "taste": "log_taste", "repeats": "log_repeat"}
-    assert [part for part, name in parts.items() if getattr(model.learner, name) is None] == [missing] * bool(missing)
+    assert (model.learner.steps, model.encoder.layout.taste, model.encoder.layout.choice) == (7, 5, 3)
+    assert model.learner.layout == model.encoder.layout
+    lacking = [part for part, name in PARTS_OF_PLUS.items() if getattr(model.learner, name) is None]
+    assert lacking == [missing] * bool(missing)
 
 
 def test_more_values_than_plus_tells_apart_are_refused(log: InteractionLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +138,7 @@ def test_fusion_takes_its_settings(
     log: InteractionLog, per_size: bool, max_support: int | None, entries: int, bias: bool
 ) -> None:
     settings: dict[str, Any] = {"fusion.scale": 3.0, "fusion.per_size": per_size, "fusion.bias": bias}
-    settings |= {"training.max_support": max_support, "evaluation.max_size": 9}
+    settings |= {"learner.kind": "ridge", "training.max_support": max_support, "evaluation.max_size": 9}
     fusion = build_personalizer(resolve(settings), log.features).fusion
     assert fusion.scale.tolist() == [3.0] * entries
     assert (None if fusion.bias is None else fusion.bias.tolist()) == ([0.0] * entries if bias else None)

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from resus.model.fusion import Fusion
 
@@ -60,6 +62,40 @@ def test_beta_never_more_than_doubles_beyond_training(scales: list[float]) -> No
     assert found == sorted(found)
     assert found[0] == scales[-1]
     assert found[-1] <= 2 * scales[-1]
+
+
+@given(raw=st.lists(st.floats(-20, 5, width=32), min_size=2, max_size=30))
+def test_a_monotone_beta_never_falls_also_beyond_training(raw: list[float]) -> None:
+    fusion = Fusion(max_size=len(raw), scale=1.0, per_size=True, bias=False, monotone=True)
+    (learned,) = fusion.parameters()
+    with torch.no_grad():
+        learned.copy_(torch.tensor(raw))
+        found = fusion(torch.ones(3 * len(raw)), torch.arange(3 * len(raw)))
+    assert found[0] == 0
+    assert (found[1:] > 0).all()
+    assert (found.diff() >= -1e-6 * found[1:]).all()
+
+
+def test_a_monotone_beta_starts_as_a_shrunk_mean_and_every_step_learns() -> None:
+    fusion = Fusion(max_size=4, scale=3.0, per_size=True, bias=False, monotone=True)
+    expected = torch.tensor([3.0 * k / (k + 1) for k in (1, 2, 3, 4)])
+    torch.testing.assert_close(fusion.scale.detach(), expected)
+    fusion(torch.ones(4), torch.arange(1, 5)).sum().backward()
+    (learned,) = fusion.parameters()
+    assert learned.grad is not None
+    assert (learned.grad > 0).all()
+
+
+def test_a_monotone_beta_comes_as_near_to_a_jumping_one_as_it_can() -> None:
+    fusion = Fusion(max_size=4, scale=1.0, per_size=True, bias=False, monotone=True)
+    wanted = torch.tensor([1.0, 2.0, 1.0, 3.0])
+    optimizer = torch.optim.Adam(fusion.parameters(), lr=0.05)
+    for _ in range(800):
+        optimizer.zero_grad()
+        loss: torch.Tensor = (fusion.scale - wanted).square().sum()
+        torch.autograd.backward(loss)
+        optimizer.step()
+    torch.testing.assert_close(fusion.scale.detach(), torch.tensor([1.0, 1.5, 1.5, 3.0]), rtol=0, atol=0.02)
 
 
 def test_only_the_sizes_that_were_asked_for_learn() -> None:

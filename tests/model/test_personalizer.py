@@ -31,8 +31,8 @@ from resus.model.predictors.base import NoPredictor
 
 SMALL: dict[str, Any] = {"encoder.hidden_units": (12, 6), "encoder.embedding_dim": 3, "evaluation.max_size": 6}
 MODELS: dict[str, dict[str, Any]] = {
-    "ridge": {"learner.bias": False, "fusion.bias": False, "fusion.per_size": False},
-    "ridge with biases": {"learner.bias": True, "fusion.bias": True, "fusion.per_size": True},
+    "ridge": {"learner.kind": "ridge", "learner.bias": False, "fusion.bias": False, "fusion.per_size": False},
+    "ridge with biases": {"learner.kind": "ridge", "learner.bias": True, "fusion.bias": True, "fusion.per_size": True},
     "nearest": {"learner.kind": "nearest", "fusion.scale": 3.0, "fusion.per_size": False},
     "nearest by cosine": {"learner.kind": "nearest", "learner.similarity": "cosine"},
 }

@@ -22,8 +22,8 @@ from resus.errors import ArtifactError, TrainingError
 from resus.history import EpochRecord, History
 from resus.paper.cells.plan import PlannedCell, missing, plan_cells
 from resus.paper.cells.records import CELLS, fix_settings, read_cells, read_trials, scores_path
+from resus.paper.cells.run import run_cells
 from resus.paper.cells.search import choose
-from resus.paper.cells.workers import run_cells
 from resus.paper.questions import ARCHITECTURES, QUESTIONS
 from resus.progress import silent
 from resus.tensor_files import load_tensors

@@ -9,7 +9,7 @@ from planted_cells import comparison, every_cell
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.intervals import differences, drawn_users, stage_draws
+from resus.evaluation.intervals import differences, drawn_users, resamplers_of, stage_draws
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.paper import comparisons
 from resus.paper.cells.records import Cell, Seconds, append_record, scores_path
@@ -149,7 +149,7 @@ def test_a_replicate_is_the_mean_over_seeds_of_one_draw_of_users(tmp_path: Path)
             ["resus-rr", "melu"],
             stages=STAGES,
             weights=weights[:, [everyone.index(user) for user in own]],
-            metrics=COMPARED_METRICS,
+            resamplers=resamplers_of(COMPARED_METRICS),
         )
         for world, own in zip(worlds, users, strict=True)
     ]

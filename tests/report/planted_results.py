@@ -10,6 +10,7 @@ from rich.console import Console, RenderableType
 from resus.evaluation.intervals import gains_over
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Coverage, LogFacts, ModelCoverage, Results, SizeMetrics, StageCoverage, WarmUp
+from resus.evaluation.wrong_way import wrong_way_of
 
 SIZES = tuple(range(7))
 STAGES = {"I": [1, 2], "II": [3, 4], "III": [5, 6]}
@@ -58,6 +59,7 @@ def planted_results(
         sizes=list(SIZES),
         stages=STAGES,
         models=measured,
+        wrong_way={model: found for model in scored.logits if (found := wrong_way_of(model, scored)) is not None},
         gains=gains_over("DeepFM", scored, measured, stages=STAGES, draws=draws, seed=1) if draws else None,
         **bounds,
     )

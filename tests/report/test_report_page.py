@@ -22,7 +22,7 @@ from resus.evaluation.results import Measured, Results
 from resus.history import EpochRecord
 from resus.report.measures import coverage_rows, gain_metrics, gains_of, verdict
 from resus.report.page import write_report, write_warm_up
-from resus.report.words import summary, tuned_sentence
+from resus.report.words import summary, tuned_sentence, wrong_way_sentences
 
 CONFIG = {"predictor": {"embedding_dim": 10}}
 HISTORY = [EpochRecord("learner", epoch, 0.6, loss=1 / epoch) for epoch in (1, 2, 3)]
@@ -126,6 +126,11 @@ def test_every_picture_is_labelled_and_every_group_of_rows_is_a_body(full: Page)
     places = [place for place, (_, attributes) in enumerate(full.tags) if attributes.get("scope") == "rowgroup"]
     assert len(places) > 3
     assert all([tag for tag, _ in full.tags[place - 2 : place]] == ["tbody", "tr"] for place in places)
+
+
+def test_wrong_ways_are_listed_if_they_were_counted(tmp_path: Path, full: Page) -> None:
+    assert all(sentence in full.text for sentence in wrong_way_sentences(example()))
+    assert "the wrong way" not in page_of(tmp_path, example().model_copy(update={"wrong_way": {}})).text
 
 
 def test_the_best_is_said_and_not_only_bold(bare: Page) -> None:

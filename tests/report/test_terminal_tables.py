@@ -15,7 +15,7 @@ from planted_results import (
 from resus.evaluation.metrics import AUC
 from resus.report.measures import gain_metrics, gains_of, verdict
 from resus.report.tables import GainTable, StageTable, warm_up_table
-from resus.report.words import coverage_sentences, gain_sentence
+from resus.report.words import coverage_sentences, gain_sentence, wrong_way_sentences
 
 
 @pytest.mark.parametrize("width", [80, 100, 160])
@@ -53,7 +53,8 @@ def test_notes_tell_the_population_and_what_intervals_cover() -> None:
     for k in (0, 6):
         at_k = results.models["DeepFM"].sizes[k]
         assert f"k = {k}: {at_k.users:,} users, {at_k.queries:,} queries" in text
-    assert coverage_sentences(results)[0] in " ".join(text.split())
+    for sentence in (coverage_sentences(results)[0], *wrong_way_sentences(results)):
+        assert sentence in " ".join(text.split())
 
 
 def test_no_gap_is_shown_without_truth() -> None:

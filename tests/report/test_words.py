@@ -13,7 +13,7 @@ from planted_results import (
 )
 
 from resus.evaluation.metrics import AUC, LOGLOSS, Metric
-from resus.evaluation.results import Coverage, Gain, Gains, ModelCoverage, Results, StageCoverage, StageGains
+from resus.evaluation.results import Coverage, Gain, Gains, ModelCoverage, Results, StageCoverage, StageGains, WrongWay
 from resus.report.measures import Verdict, coverage_rows, verdict
 from resus.report.words import (
     best_contender,
@@ -23,6 +23,7 @@ from resus.report.words import (
     tuned_sentence,
     warm_up_population,
     warm_up_summary,
+    wrong_way_sentences,
 )
 
 USERS = (9, 14, 20) * 80
@@ -196,6 +197,16 @@ def test_a_base_no_better_than_chance_has_no_rela_impr_to_quote() -> None:
     headline = summary(results.model_copy(update={"models": changed}))[0]
     assert "RelaImpr" not in headline
     assert "DeepFM itself ranks no better than chance" in headline
+
+
+def test_wrong_ways_are_said_of_likes_and_of_dislikes() -> None:
+    found = {"A": WrongWay(likes=0.0312, dislikes=0.0, events=9), "B": WrongWay(likes=None, dislikes=None, events=0)}
+    found["C"] = WrongWay(likes=None, dislikes=0.5, events=2)
+    assert wrong_way_sentences(example().model_copy(update={"wrong_way": found})) == [
+        "A: a like lowered the score of that very item in 3.1 % of the likes, a dislike raised it in 0.0 % of the "
+        "dislikes.",
+        "C: a dislike raised the score of that very item in 50.0 % of the dislikes.",
+    ]
 
 
 def test_coverage_names_level_stages_and_contrasts() -> None:

@@ -53,6 +53,11 @@ def engine(loaded: LoadedModel, store: EventStore) -> Engine:
     return Engine(loaded, store, capacity=CAPACITY)
 
 
+@pytest.fixture
+def plus_engine(third: Path, store: EventStore) -> Engine:
+    return Engine(LoadedModel.load(third), store, capacity=CAPACITY)
+
+
 def posted(number: int, **changes: Any) -> PostedEvent:
     return PostedEvent.model_validate(event(number, **changes))
 
@@ -129,14 +134,45 @@ def own_fields() -> dict[str, dict[str, Any]]:
     return {row["item"]: row for row in rows.iter_rows(named=True)}
 
 
-def test_parts_sum_to_the_residual_largest_first(engine: Engine) -> None:
+def test_parts_are_what_the_answer_says_and_the_own_item_comes_first(engine: Engine) -> None:
     engine.observe([posted(number, label=number % 2, item=number) for number in range(4)])
-    for answer in engine.predict(asked(user="u", explain=True)).answers:
+    predicted = engine.predict(asked(user="u", explain=True))
+    without = {}
+    for number in range(4):
+        engine.forget("u", f"e{number}")
+        without[f"e{number}"] = engine.predict(asked(user="u")).answers
+        engine.observe([posted(number, label=number % 2, item=number)])
+    for answer in predicted.answers:
         assert answer.because is not None
-        parts = [reason.part for reason in answer.because]
+        if predicted.parts == "shares":
+            assert sum(reason.part for reason in answer.because) == pytest.approx(answer.residual, abs=1e-5)
+        else:
+            left = [answer.residual - reason.part for reason in answer.because]
+            expected = [without[reason.event][answer.candidate].residual for reason in answer.because]
+            assert left == pytest.approx(expected, abs=1e-5)
+        others = [abs(reason.part) for reason in answer.because if reason.item != answer.item]
+        assert sorted(others, reverse=True) == others
+        own = {f"{n}" for n in range(4)} & {answer.item}
+        assert {reason.item for reason in answer.because[: len(own)]} >= own
+        assert {(reason.event, reason.item) for reason in answer.because} == {(f"e{n}", f"{n}") for n in range(4)}
+
+
+def test_causes_sum_to_the_residual_largest_first(plus_engine: Engine) -> None:
+    plus_engine.observe([posted(number, label=number % 2, item=number) for number in range(4)])
+    for answer in plus_engine.predict(asked(user="u", explain=True)).answers:
+        assert answer.causes is not None
+        parts = [cause.part for cause in answer.causes]
         assert sum(parts) == pytest.approx(answer.residual, abs=1e-5)
         assert sorted(map(abs, parts), reverse=True) == list(map(abs, parts))
-        assert {(reason.event, reason.item) for reason in answer.because} == {(f"e{n}", f"{n}") for n in range(4)}
+        repeated = "this very item" in {cause.cause for cause in answer.causes}
+        assert repeated == (answer.item in {f"{n}" for n in range(4)})
+    assert plus_engine.predict(asked(user="nobody", explain=True)).answers[0].causes == []
+
+
+def test_a_learner_without_causes_gives_none(engine: Engine) -> None:
+    engine.observe([posted(1)])
+    for answer in engine.predict(asked(user="u", explain=True)).answers:
+        assert "causes" not in answer.model_dump(exclude_unset=True)
 
 
 def test_top_is_the_best_of_all(engine: Engine) -> None:
@@ -222,8 +258,8 @@ def test_a_score_that_is_not_finite_is_refused(engine: Engine, monkeypatch: pyte
     score = LiveUser.score
     engine.observe([posted(1)])
 
-    def overflowing(live: LiveUser, candidates: Features) -> Scores:
-        return replace(score(live, candidates), deviation=torch.full((len(ITEMS),), float("inf")))
+    def overflowing(live: LiveUser, candidates: Features, *, explain: bool = False) -> Scores:
+        return replace(score(live, candidates, explain=explain), deviation=torch.full((len(ITEMS),), float("inf")))
 
     monkeypatch.setattr(LiveUser, "score", overflowing)
     with pytest.raises(DataError, match="too large to score"):

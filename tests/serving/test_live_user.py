@@ -19,6 +19,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch, Features, features_of
 from resus.errors import DataError
 from resus.model.build import build_personalizer
+from resus.model.learners.plus.factors import FactorEncoder
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge import RidgeLearner
 from resus.model.personalizer import Personalizer
@@ -29,6 +30,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "ridge": {"learner.kind": "ridge"},
     "ridge, biases": {"learner.kind": "ridge", "learner.bias": True, "fusion.bias": True},
     "nearest": {"learner.kind": "nearest"},
+    "ridge, monotone": {"learner.kind": "ridge", "fusion.monotone": True},
     "cosine": {"learner.kind": "nearest", "learner.similarity": "cosine", "fusion.per_size": False},
     "plus": {"learner.kind": "plus", "encoder.embedding_dim": 3},
     "plus, many events": {"learner.kind": "plus", "encoder.embedding_dim": 1},
@@ -50,6 +52,11 @@ def built(name: str) -> Personalizer:
     with torch.no_grad():
         for parameter in model.fusion.parameters():
             parameter.copy_(torch.linspace(0.5, 1.5, len(parameter)))
+        if isinstance(model.encoder, FactorEncoder):
+            model.encoder.context[[field.name for field in log().features.fields].index("tags")] = 1.0
+            model.encoder.embedding.table.normal_(std=0.5)  # also what is common to all users
+            for parameter in model.learner.parameters():
+                parameter.add_(0.5 * torch.randn_like(parameter))
     return model.eval()
 
 
@@ -116,10 +123,19 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
             user.forget(f"e{number}")
             truth.forget(number)
     assert user.events == tuple(f"e{number}" for number in truth.support)
-    scores = user.score(features_of(log(), CANDIDATES))
+    scores = user.score(features_of(log(), CANDIDATES), explain=True)
     torch.testing.assert_close(scores.probability, offline(name, truth.support), rtol=0, atol=1e-5)
     torch.testing.assert_close((scores.basis + scores.residual).sigmoid(), scores.probability)
-    torch.testing.assert_close(scores.parts.sum(dim=1), scores.residual, rtol=1e-4, atol=1e-5)
+    assert scores.explanation is not None
+    parts = scores.explanation.parts
+    if scores.explanation.leave_one_out:
+        for place, event in enumerate(truth.support):
+            without = offline(name, {number: label for number, label in truth.support.items() if number != event})
+            left = (scores.basis + scores.residual - parts[:, place]).sigmoid()
+            torch.testing.assert_close(left, without, rtol=0, atol=1e-5)
+    else:
+        beside = sum(scores.explanation.causes.get(cause, 0.0) for cause in ("choice of items", "same context"))
+        torch.testing.assert_close(parts.sum(dim=1), scores.residual - beside, rtol=1e-4, atol=1e-5)
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -154,20 +170,25 @@ def test_log_live_user_and_stores_agree_on_the_order_of_events(place: Place, sen
 @pytest.mark.parametrize("name", LEARNERS)
 def test_without_events_the_answer_is_the_shared_one(name: str) -> None:
     candidates = features_of(log(), CANDIDATES)
-    scores = user_of(name).score(candidates)
-    assert torch.equal(scores.basis, built(name).predictor.logits(candidates))
+    scores = user_of(name).score(candidates, explain=True)
+    model = built(name)
+    with torch.no_grad():
+        crowd = model.learner.crowd(model.predictor.logits(candidates), model.encoder(candidates))
+    assert torch.equal(scores.basis, crowd)
     assert not scores.residual.any()
-    assert scores.parts.shape == (len(CANDIDATES), 0)
+    assert scores.explanation is not None
+    assert scores.explanation.parts.shape == (len(CANDIDATES), 0)
+    assert user_of(name).score(candidates).explanation is None
 
 
 def test_before_the_first_event_only_plus_has_a_deviation() -> None:
     candidates = features_of(log(), CANDIDATES)
     assert user_of("ridge").score(candidates).deviation is user_of("nearest").score(candidates).deviation is None
     plus, model = user_of("plus"), built("plus")
-    assert isinstance(model.learner, PlusLearner)
+    learner = PlusLearner.of(model.learner)
     before = plus.score(candidates).deviation
     with torch.no_grad():
-        prior = model.learner.prior.variance(model.encoder(candidates)[:, 1:].double())
+        prior = learner.prior.variance(learner.layout.unpack(model.encoder(candidates)))
     assert before is not None
     torch.testing.assert_close(before, prior.sqrt().float())
     plus.observe("e0", row(0), 1.0, 0.0)
@@ -215,11 +236,18 @@ def test_the_deviation_is_that_of_the_gaussian_process_and_shrinks_with_events()
 def test_an_event_raises_or_lowers_similar_candidates_by_its_label() -> None:
     user = user_of("ridge")
     user.observe("liked", row(40), 1.0, 0.0)
-    scores = user.score(row(40))
-    assert scores.parts.shape == (1, 1)
-    assert scores.parts[0, 0] > 0
+
+    def parts() -> list[list[float]]:
+        explanation = user.score(row(40), explain=True).explanation
+        assert explanation is not None
+        found: list[list[float]] = explanation.parts.tolist()
+        return found
+
+    [[liked]] = parts()
+    assert liked > 0
     user.correct("liked", 0.0)
-    assert user.score(row(40)).parts[0, 0] < 0
+    [[disliked]] = parts()
+    assert disliked < 0
     user.correct("never seen", 1.0)
     user.forget("never seen")
     assert user.events == ("liked",)

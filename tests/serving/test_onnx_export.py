@@ -18,7 +18,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
 from resus.errors import ConfigError
 from resus.model.build import build_personalizer
-from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.factors import KNOTS, FactorEncoder
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
@@ -72,21 +72,27 @@ def test_scores_match_those_of_torch(kind: str, encoder: str, tmp_path: Path) ->
         assert size == 1 or np.ptp(logits) > 0.01
 
 
-def test_the_encoder_of_plus_keeps_the_ids_of_items(tmp_path: Path) -> None:
+def test_the_encoder_of_plus_keeps_all_parts_of_its_codes(tmp_path: Path) -> None:
     model = built(log().features, predictor__kind="none", learner__kind="plus")
-    assert isinstance(model.encoder, FactorEncoder)
+    encoder = FactorEncoder.of(model.encoder)
+    names = [field.name for field in log().features.fields]
     with torch.no_grad():
-        model.encoder.spread.copy_(torch.randn(4, 4).tril())
-        model.encoder.kept[1] = 0.0
+        encoder.spread.copy_(torch.randn(4, 4).tril())
+        encoder.kept[1] = 0.0
+        encoder.context[names.index("category")] = 1.0
+        encoder.knots[names.index("price")] = torch.linspace(-1.5, 1.5, KNOTS)
     assert exported(model, log().features, tmp_path) == [ENCODER]
-    column = sum(log().features.column_counts[: [field.name for field in log().features.fields].index("item")])
+    column = sum(log().features.column_counts[: names.index("item")])
     for size in SIZES:
         rows = some_rows(size)
         encoded = run(tmp_path / ENCODER, rows)
         with torch.no_grad():
-            np.testing.assert_allclose(encoded, model.encoder(rows).numpy(), rtol=1e-5, atol=1e-5)
-        assert encoded.shape == (size, 1 + 4)
+            expected = encoder(rows).numpy()
+        np.testing.assert_allclose(encoded, expected, rtol=1e-5, atol=1e-5)
+        ids = slice(3 + sum(encoder.layout.columns))
+        assert np.array_equal(encoded[:, ids], expected[:, ids])
         assert np.array_equal(encoded[:, 0], rows.ids[:, column].numpy())
+        assert encoded[:, 1:3].all()
 
 
 def test_without_a_predictor_there_is_only_the_encoder(tmp_path: Path) -> None:

@@ -42,7 +42,8 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 SHOWN = """rows => rows.map(row => ({
     item: row.dataset.item,
     probability: row.querySelector(".probability").textContent,
-    because: row.querySelector(".because").textContent,
+    causes: row.querySelector(".causes").textContent,
+    because: row.querySelector(".because:not(.causes)").textContent,
     bar: row.querySelector(".bar").getAttribute("aria-label"),
 }))"""
 
@@ -174,22 +175,30 @@ def first_of(choices: Mapping[str, list[str]]) -> dict[str, str]:
 
 
 def asked(service: Serving, events: Iterable[Event], **question: Any) -> list[Any]:
-    """The answers of the service for all items or candidates, in their order."""
+    """The answers of the service for all items or candidates, in their order; each says how to read its parts."""
     inline = [{"item": item, "label": label, "features": features} for item, label, features in events]
-    answers: list[Any] = service.predict(events=inline, explain=True, **question)["answers"]
-    return answers
+    predicted = service.predict(events=inline, explain=True, **question)
+    return [answer | {"parts": predicted.get("parts")} for answer in predicted["answers"]]
 
 
 def row_of(answer: Mapping[str, Any], events: Sequence[Event], titles: Mapping[str, str], who: str) -> dict[str, str]:
     """How the page must show one answer of the service."""
     reasons = [(*events[int(reason["event"])], reason["part"]) for reason in answer["because"][:2]]
     said = [f"{'liked' if label else 'disliked'} {titles[item]} {signed(part)}" for item, label, _, part in reasons]
-    if others := [reason["part"] for reason in answer["because"][2:]]:
-        said.append(f"and {len(others)} more {signed(sum(others))}")
+    for kind in (1, 0) if answer["parts"] == "shares" else ():
+        others = [reason["part"] for reason in answer["because"][2:] if events[int(reason["event"])][1] == kind]
+        if others:
+            word = f"more {'like' if kind else 'dislike'}{'s' * (len(others) > 1)}"
+            said.append(f"{len(others)} {word} {signed(sum(others))}")
+    causes = answer.get("causes", [])
+    caused = [f"{cause['cause']} {signed(cause['part'])}" for cause in causes[:3]]
+    if causes[3:]:
+        caused.append(f"other causes {signed(sum(cause['part'] for cause in causes[3:]))}")
     sure = "" if answer["deviation"] is None else f", give or take {answer['deviation']:.2f}"
     return {
         "item": answer["item"],
         "probability": percent(answer["probability"]),
+        "causes": ", ".join(caused),
         "because": f"because {who} {', '.join(said)}" if said else "",
         "bar": f"log-odds: everyone {signed(answer['basis'])}, the events {signed(answer['residual'])}{sure}",
     }
@@ -226,6 +235,7 @@ def test_the_page_shows_the_answers_of_the_service(
         done = [(*event, context) for event in events.items()]
         answers = asked(service, done, context=context, items=list(candidates))
         assert shown(page) == ranked(answers, done, candidates, "you")
+        expect(page.locator("#legend-parts")).to_have_text(re.compile("would lose without it$" if events else "^$"))
 
 
 def test_a_like_moves_the_ranking_undo_and_reset_bring_it_back(visit: Visit) -> None:
@@ -443,6 +453,27 @@ def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, scored_expo
         expect(page.locator("#stage")).to_have_text(re.compile("^[1-9]"))
         assert any(row["because"] for row in shown(page))
         expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_causes_are_said_by_a_model_that_knows_them(visit: Visit, third: Path, tmp_path: Path) -> None:
+    with serving(third, "--store", tmp_path / "events") as plus:
+        page = visit(of=plus)
+        shown(page)
+        found = plus.client.get("/v1/catalogue", params={"limit": 20}).json()["items"]
+        titles = {one["item"]: one["title"] or f"item {one['item']}" for one in found}
+        fields = plus.client.get("/v1/model").json()["fields"]
+        context = {one["name"]: one["values"][0] for one in fields if one["role"] == "context" and one["values"]}
+        done: list[Event] = [(item, float(place % 2), context) for place, item in enumerate(list(titles)[:6])]
+        for count, (item, label, _) in enumerate(done, start=1):
+            judge(page, f"{'Like' if label else 'Dislike'} {titles[item]}")
+            expect(page.locator("#stage")).to_contain_text(f"{count} event")
+        rows = shown(page)
+        assert rows == ranked(asked(plus, done, context=context, items=list(titles)), done, titles, "you")
+        assert all(row["causes"] for row in rows)  # only the largest are named one by one
+        assert any("this very item" in row["causes"] for row in rows)
+        for item, label, _ in done:
+            (own,) = (row for row in rows if row["item"] == item)
+            assert own["because"].startswith(f"because you {'liked' if label else 'disliked'} {titles[item]} ")
 
 
 def test_an_answer_that_comes_late_does_not_replace_a_newer_one(visit: Visit) -> None:

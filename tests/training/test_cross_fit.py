@@ -19,11 +19,13 @@ from resus.episodes.batch import features_of
 from resus.evaluation.metrics import auc
 from resus.history import EpochRecord, History
 from resus.model.predictors import GradientSettings
+from resus.model.predictors.average import AveragePredictor
 from resus.model.predictors.base import Predictor
 from resus.training.loop import Schedule
-from resus.training.predictor import fit_network
-from resus.training.run import TrainedPredictor
-from resus.training.train import train, train_predictor, write_cross_fitted_logits
+from resus.training.predictor import WORTHWHILE, better_of, fit_network
+from resus.training.run import Run, TrainedPredictor
+from resus.training.train import cross_fitted_logits, train, train_predictor
+from resus.training.validation import Validation
 
 FOLDS = 3
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus", "training.folds": FOLDS, "encoder.epochs": 1}
@@ -43,8 +45,9 @@ def cross_fitted(
 ) -> tuple[Floats, History]:
     """The logits of every row, NaN where there are none, and how their predictors were trained."""
     given = TrainedPredictor(some_predictor(config), known, folder / "logits.npy")
-    history = write_cross_fitted_logits(config, log, given, folder=folder / "run")
-    return np.array(np.lib.format.open_memmap(folder / "logits.npy")), history
+    logits, history = cross_fitted_logits(config, log, given, folder=folder / "run")
+    np.testing.assert_array_equal(np.lib.format.open_memmap(folder / "logits.npy"), logits)
+    return logits, history
 
 
 @cache
@@ -98,13 +101,11 @@ def test_a_training_users_logits_come_from_a_predictor_that_never_saw_the_user(k
         assert torch.equal(alone.logits(features_of(log(), own)), torch.from_numpy(before[own]))
 
 
-def test_validation_users_logits_are_the_predictors_own_and_test_users_have_none(tmp_path: Path) -> None:
+def test_only_training_users_have_cross_fitted_logits(tmp_path: Path) -> None:
     config = config_of()
     trained, split = train(config, log(), folder=tmp_path), config.user_split(log().n_users)
     basis = np.lib.format.open_memmap(tmp_path / "checkpoints" / "basis.npy")
-    own = log().rows_of(split.validation)
-    np.testing.assert_array_equal(basis[own], trained.model.predictor.logits(features_of(log(), own)).numpy())
-    assert np.isnan(basis[log().rows_of(split.test)]).all()
+    assert np.isnan(basis[log().rows_of(np.concatenate([split.validation, split.test]))]).all()
     seen = log().rows_of(split.train)
     assert np.abs(basis[seen] - trained.model.predictor.logits(features_of(log(), seen)).numpy()).min() > 0
 
@@ -130,3 +131,37 @@ def test_a_fold_trains_no_longer_than_the_predictor_did(tmp_path: Path) -> None:
     known = [EpochRecord("predictor", 1, 0.9), EpochRecord("predictor", 2, 0.5)]
     _, history = cross_fitted(config_of(), log(), tmp_path, known)
     assert [record.epoch for record in history] == [1] * FOLDS
+
+
+@pytest.mark.parametrize(
+    ("average", "gain", "chosen"),
+    [
+        ("auto", 2.0, True),
+        ("auto", 0.5, False),
+        ("auto", -1.0, False),
+        ("always", -1.0, True),
+        ("never", 2.0, False),
+    ],
+)
+def test_the_mean_of_predictors_is_taken_where_validation_users_gain_enough(
+    average: str, gain: float, chosen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`gain` in Logloss is a multiple of what makes the mean worth its cost."""
+
+    def logloss(_: Validation, predictor: Predictor) -> float:
+        return 0.6 * (1 - gain * WORTHWHILE) if isinstance(predictor, AveragePredictor) else 0.6
+
+    monkeypatch.setattr(Validation, "logloss_of_predictor", logloss)
+    config = config_of(training__average=average)
+    run = Run(config, log())
+    alone, *fitted = (config.predictor.build_predictor(log().features) for _ in range(FOLDS + 1))
+    found = better_of(run, alone, fitted)
+    if chosen:
+        assert isinstance(found, AveragePredictor)
+        assert found.members == [alone, *fitted]
+        assert [record.stage for record in run.history] == ["mean of all predictors"]
+        assert better_of(run, found, fitted) is found, "a mean that another run gave"
+    else:
+        assert found is alone
+        assert run.history == []
+    assert better_of(run, alone, []) is alone

@@ -1,6 +1,5 @@
-"""The factors of RESUS+: learned with user vectors, then refined by the evidence."""
+"""The factors of RESUS+: learned with a vector per training user, on top of what other choices of the user say."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,17 +13,16 @@ from torch import Tensor
 from resus import FieldSchema, InteractionLog, TableSchema, build_log
 from resus.arrays import Floats, Integers
 from resus.config.resolve import resolve
-from resus.episodes.batch import EpisodeBatch, features_of
+from resus.episodes.batch import features_of
 from resus.model.build import build_personalizer
 from resus.model.learners.plus.factors import FactorEncoder
-from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.learner import FEW_CHOICES, PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.training import factors
-from resus.training.factors import learn_factors, refine_factors
+from resus.training.factors import learn_factors
 from resus.training.loop import Schedule
 
 SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus"}
-Stage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -64,9 +62,9 @@ def basis_of(log: InteractionLog) -> Floats:
     return np.random.default_rng(1).normal(size=log.n_rows).astype(np.float32)
 
 
-def learned(stage: Stage, log: InteractionLog, users: Integers, basis: Floats, seed: int = 1) -> dict[str, Tensor]:
+def learned(log: InteractionLog, users: Integers, basis: Floats, seed: int = 1) -> dict[str, Tensor]:
     model = started(log)
-    stage(model, basis, log, users, schedule(), seed=seed)
+    learn_factors(model, basis, log, users, schedule(), seed=seed)
     return model.state_dict()
 
 
@@ -74,37 +72,33 @@ def equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return all(torch.equal(one[name], other[name]) for name in one)
 
 
-@pytest.mark.parametrize("stage", [learn_factors, refine_factors])
-def test_only_the_rows_of_the_given_users_are_read(stage: Stage, log: InteractionLog, users: Integers) -> None:
-    expected = learned(stage, log, users, basis_of(log))
+def test_only_the_rows_of_the_given_users_are_read(log: InteractionLog, users: Integers) -> None:
+    expected = learned(log, users, basis_of(log))
     others = np.setdiff1d(np.arange(log.n_rows), log.rows_of(users))
     basis, labels, ids = basis_of(log), log.labels.copy(), log.ids.copy()
     basis[others], labels[others], ids[others] = np.nan, 1e6, 0
     spoiled = replace(log, labels=labels, ids=ids)
-    assert equal(learned(stage, spoiled, users, basis), expected)
+    assert equal(learned(spoiled, users, basis), expected)
 
 
-@pytest.mark.parametrize("stage", [learn_factors, refine_factors])
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others(
-    stage: Stage, log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch
+    log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(factors, "BATCH_ROWS", 64)
-    first = learned(stage, log, users, basis_of(log))
-    assert equal(learned(stage, log, users, basis_of(log)), first)
-    assert not equal(learned(stage, log, users, basis_of(log), seed=2), first)
+    first = learned(log, users, basis_of(log))
+    assert equal(learned(log, users, basis_of(log)), first)
+    assert not equal(learned(log, users, basis_of(log), seed=2), first)
 
 
 def test_what_describes_the_user_is_left_out_but_never_the_item(log: InteractionLog, users: Integers) -> None:
     names = [field.name for field in log.features.fields]
-    assert learned(learn_factors, log, users, basis_of(log))["encoder.kept"].tolist() == [
-        float(name != "home") for name in names
-    ]
+    assert learned(log, users, basis_of(log))["encoder.kept"].tolist() == [float(name != "home") for name in names]
     column = column_of(log, "item")
     ids = log.ids.copy()
     for user in range(log.n_users):  # each user meets one item only
         rows = log.rows_of(np.array([user]))
         ids[rows, column] = ids[rows[0], column]
-    faithful = learned(learn_factors, replace(log, ids=ids), users, basis_of(log))
+    faithful = learned(replace(log, ids=ids), users, basis_of(log))
     assert faithful["encoder.kept"][number_of(log, "item")] == 1.0
 
 
@@ -116,28 +110,25 @@ def test_rows_that_differ_in_who_the_user_is_have_one_code(log: InteractionLog, 
     ids = log.ids.copy()
     ids[:, column] = ids[0, column]
     moved = replace(log, ids=ids)
+    layout = FactorEncoder.of(model.encoder).layout
     with torch.no_grad():
-        assert torch.equal(model.encoder(features_of(moved, rows)), model.encoder(features_of(log, rows)))
-
-
-def test_an_item_never_seen_has_its_own_code(log: InteractionLog) -> None:
-    rows, column, ids = np.arange(4), column_of(log, "item"), log.ids.copy()
-    ids[1, column] = log.features.first_ids[number_of(log, "item")]
-    with torch.no_grad():
-        items = started(log).encoder(features_of(replace(log, ids=ids), rows))[:, 0]
-    assert items.tolist() == [ids[0, column], -1, ids[2, column], ids[3, column]]
+        one, other = (layout.unpack(model.encoder(features_of(each, rows))) for each in (moved, log))
+    for name, mine, theirs in zip(one._fields, one, other, strict=True):
+        counts = one.shares != 0 if name == "values" else torch.ones_like(mine, dtype=torch.bool)
+        assert torch.equal(mine[counts], theirs[counts])
 
 
 def test_a_value_that_no_training_row_has_adds_nothing(log: InteractionLog, users: Integers) -> None:
     rows, column, ids = log.rows_of(users), column_of(log, "item"), log.ids.copy()
     rare = int(ids[rows[0], column])
     ids[rows[ids[rows, column] == rare], column] = rare + 1 if rare + 1 in ids[:, column] else rare - 1
-    table = learned(learn_factors, replace(log, ids=ids), users, basis_of(log))["encoder.embedding.table"]
+    state = learned(replace(log, ids=ids), users, basis_of(log))
     seen = np.setdiff1d(ids[rows], log.features.first_ids)
-    unseen = np.setdiff1d(np.arange(len(table)), seen)
-    assert rare in unseen
-    assert not table[torch.from_numpy(unseen)].any()
-    assert table[torch.from_numpy(seen)].any(dim=1).all()
+    for name in ("encoder.embedding.table", "encoder.chosen.table"):
+        unseen = np.setdiff1d(np.arange(len(state[name])), seen)
+        assert rare in unseen
+        assert not state[name][torch.from_numpy(unseen)].any()
+        assert state[name][torch.from_numpy(seen)].any(dim=1).all()
 
 
 def test_the_prior_has_the_covariance_of_the_user_vectors(
@@ -155,69 +146,76 @@ def test_the_prior_has_the_covariance_of_the_user_vectors(
     learn_factors(model, basis_of(log), log, users, schedule(), seed=1)
     people = kept[0].users.table.detach().double().numpy()
     assert people.shape == (len(users), 1 + 4)
-    assert isinstance(model.encoder, FactorEncoder)
-    assert isinstance(model.learner, PlusLearner)
-    spread = model.encoder.spread.double().numpy()
+    people = people - people.mean(axis=0)
+    encoder, learner = FactorEncoder.of(model.encoder), PlusLearner.of(model.learner)
+    spread = encoder.spread.double().numpy()
     taste = people[:, 1:].T @ people[:, 1:] / len(users)
     np.testing.assert_allclose(spread @ spread.T, taste, rtol=1e-4, atol=1e-5 * taste.max())
     np.testing.assert_array_equal(spread, np.tril(spread))
-    assert model.learner.prior.bias.item() == pytest.approx(3 * (people[:, 0] ** 2).mean(), rel=1e-5)
+    assert learner.prior.bias.item() == pytest.approx(3 * (people[:, 0] ** 2).mean(), rel=1e-5)
     with torch.no_grad():
         rows = features_of(log, log.rows_of(users[:2]))
-        code = model.encoder(rows).double().numpy()
-        plain = model.encoder.factors(rows).double().numpy()
-    assert code[:, 0].tolist() == rows.ids[:, column_of(log, "item")].tolist()
-    np.testing.assert_allclose(code[:, 1:] @ code[:, 1:].T, plain @ taste @ plain.T, rtol=1e-3, atol=1e-6)
+        code = encoder.layout.unpack(encoder(rows)).taste.double().numpy()
+        plain = encoder.factors(rows)[0].double().numpy()
+    np.testing.assert_allclose(code @ code.T, plain @ taste @ plain.T, rtol=1e-3, atol=1e-6)
 
 
-def epoch(log: InteractionLog, users: Integers, number: int = 0) -> list[EpisodeBatch]:
-    """The batches of `refine_factors`."""
-    return list(factors._events_of_each(log, users, np.random.default_rng([1, 7, number])))
+def owner_of(log: InteractionLog, row: int) -> int:
+    return int(log.owners_of(np.array([row]))[0])
 
 
-@pytest.mark.parametrize("events_at_most", [1, 5, 64])
-def test_each_epoch_takes_every_user_once_and_some_of_each(
-    log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch, events_at_most: int
-) -> None:
-    monkeypatch.setattr(factors, "EVENTS_PER_USER", events_at_most)
-    monkeypatch.setattr(factors, "BATCH_ROWS", 40)
-    batches = epoch(log, users)
-    assert len(batches) > 1 or events_at_most == 1
-    owners = np.concatenate([log.owners_of(batch.rows[batch.starts]) for batch in batches])
-    assert sorted(owners) == sorted(users)
-    for batch in batches:
-        assert np.array_equal(batch.support_sizes, batch.lengths)
-        assert len(np.unique(batch.rows)) == len(batch.rows)
-        own = log.owners_of(batch.rows[batch.starts])
-        assert np.array_equal(log.owners_of(batch.rows), np.repeat(own, batch.lengths))
-        assert np.array_equal(batch.lengths, np.minimum(log.lengths[own], events_at_most))
-        assert batch.lengths[:-1].sum() < 40 + events_at_most
-    taken = np.concatenate([batch.rows for batch in batches])
-    assert np.array_equal(taken, np.concatenate([batch.rows for batch in epoch(log, users)]))
-    assert not np.array_equal(taken, np.concatenate([batch.rows for batch in epoch(log, users, number=1)]))
-
-
-def test_any_event_of_a_long_user_may_be_drawn(
+def test_some_events_of_each_user_speak_by_their_choice_and_the_others_are_learned_from(
     log: InteractionLog, users: Integers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(factors, "EVENTS_PER_USER", 3)
-    taken = [batch.rows for number in range(150) for batch in epoch(log, users, number)]
-    assert np.array_equal(np.unique(np.concatenate(taken)), np.sort(log.rows_of(users)))
+    monkeypatch.setattr(factors, "MOST_CHOICES", 5)
+    counts = set()
+    for seed in range(20):
+        drawn, left = factors._Choices.draw(log, users, np.random.default_rng(seed))
+        assert np.array_equal(np.sort(np.concatenate([drawn.rows, left])), np.sort(log.rows_of(users)))
+        assert np.array_equal(np.unique(log.owners_of(left)), np.sort(users)), "never all events of a user"
+        some = np.array([7, 0, 19])
+        rows, lengths = drawn.of(some)
+        assert rows.tolist() == [row for user in users[some] for row in drawn.rows if owner_of(log, row) == user]
+        assert np.array_equal(log.owners_of(rows), np.repeat(users[some], lengths))
+        counts |= set(lengths.tolist())
+        again, _ = factors._Choices.draw(log, users, np.random.default_rng(seed))
+        assert np.array_equal(again.rows, drawn.rows)
+    assert counts == {1, 2, 3, 4, 5}
 
 
-def test_refining_changes_only_the_factors_and_only_if_validation_improves(
-    log: InteractionLog, users: Integers
-) -> None:
-    before = {name: tensor.clone() for name, tensor in started(log).state_dict().items()}
-    after = learned(refine_factors, log, users, basis_of(log))
-    assert [name for name in before if not torch.equal(before[name], after[name])] == ["encoder.embedding.table"]
-    model = started(log)
-    state = refine_factors(model, basis_of(log), log, users, replace(schedule(), start=1e9), seed=1)
-    assert (state.best_epoch, state.epoch) == (0, 2)
-    assert equal(model.state_dict(), before)
+def test_the_only_event_of_a_user_is_learned_from(log: InteractionLog) -> None:
+    ids = log.user_ids.take(np.zeros(log.n_rows, dtype=np.int64))
+    single = replace(log, offsets=np.arange(log.n_rows + 1), user_ids=ids)
+    drawn, left = factors._Choices.draw(single, np.arange(6), np.random.default_rng(1))
+    assert (len(drawn.rows), sorted(left)) == (0, [0, 1, 2, 3, 4, 5])
 
 
-def test_refining_raises_the_evidence(log: InteractionLog, users: Integers) -> None:
-    state = refine_factors(started(log), basis_of(log), log, users, schedule(epochs=8), seed=1)
+def test_the_loss_is_the_formula_written_out(log: InteractionLog, users: Integers) -> None:
+    joint = factors._WithUserVectors(started(log), len(users))
+    encoder, basis = joint.encoder, basis_of(log)
+    drawn, left = factors._Choices.draw(log, users, np.random.default_rng(2))
+    rows = np.random.default_rng(3).permutation(left)[:40]
+    vectors = np.array([users.tolist().index(owner) for owner in log.owners_of(rows)], dtype=np.int32)
+    total = 0.0
+    with torch.no_grad():
+        for embedding in (encoder.embedding, encoder.chosen, joint.users):
+            embedding.table.normal_(std=0.5)
+        outcomes = torch.from_numpy(basis[rows]), torch.from_numpy(log.labels[rows])
+        found = joint(features_of(log, rows), vectors, *outcomes, log, drawn)
+        for row, vector in zip(rows, vectors, strict=True):
+            taste, offered, common = (part[0].double() for part in encoder.factors(features_of(log, np.array([row]))))
+            speaking = np.array([each for each in drawn.rows if owner_of(log, each) == users[vector]])
+            chosen = encoder.layout.unpack(encoder(features_of(log, speaking))).chosen.double()
+            said = chosen.sum(dim=0) / np.sqrt(len(speaking) + FEW_CHOICES)
+            own = joint.users.table[vector].double()
+            logit = float(basis[row] + own[0] + common + own[1:] @ taste + said @ offered)
+            total += np.logaddexp(0, logit) - float(log.labels[row]) * logit
+            squares = own[0] ** 2 + common**2 + taste @ taste + offered @ offered + said @ said
+            total += float(factors.DECAY * squares + factors.DECAY_OF_TASTE * own[1:] @ own[1:])
+    assert float(found) == pytest.approx(total / len(rows), rel=1e-5)
+
+
+def test_learning_lowers_the_loss(log: InteractionLog, users: Integers) -> None:
+    state = learn_factors(started(log), basis_of(log), log, users, schedule(epochs=8), seed=1)
     losses = [line.loss or 0 for line in state.history]
     assert losses[-1] < losses[0]

@@ -17,11 +17,14 @@ from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.tensor_files import load_tensors
 from resus.training import factors
+from resus.training.recipes import plus as recipe
 from resus.training.train import train
+from resus.training.validation import Validation
 
 FOLDS = ["predictor without fold 1 of 2", "predictor without fold 2 of 2"]
 PLUS: dict[str, Any] = {"learner.kind": "plus", "training.folds": 2, "encoder.epochs": 2, "training.batch_size": 32}
-SCALES = ("learner.log_bias", "learner.log_taste", "learner.log_repeat")
+LEARNED = ["factors", "scales", "factors without folds", "scales without folds"]
+MEAN = "mean of all predictors"
 
 
 @cache
@@ -46,9 +49,10 @@ def with_other_labels(users: Integers) -> InteractionLog:
         ({"learner.kind": "nearest", "predictor.kind": "lightgbm"}, ["predictor", "residuals"]),
         ({"predictor.kind": "none"}, ["residuals"]),
         ({"predictor.pretrain": False}, ["residuals"]),
-        (PLUS, ["predictor", *FOLDS, "factors", "scales", "evidence", "final scales"]),
-        (PLUS | {"encoder.refine": False}, ["predictor", *FOLDS, "factors", "scales"]),
-        (PLUS | {"predictor.kind": "none"}, ["factors", "scales", "evidence", "final scales"]),
+        (PLUS | {"training.average": "never"}, ["predictor", *FOLDS, *LEARNED]),
+        (PLUS | {"training.average": "always"}, ["predictor", *FOLDS, MEAN, *LEARNED]),
+        (PLUS | {"training.folds": 1}, ["predictor", "factors", "scales"]),
+        (PLUS | {"predictor.kind": "none"}, ["factors", "scales"]),
     ],
     ids=str,
 )
@@ -76,8 +80,15 @@ def test_no_label_of_a_test_user_is_read(settings: dict[str, Any]) -> None:
     assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
+def test_many_users_are_not_learned_without_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = config_of(PLUS)
+    monkeypatch.setattr(recipe, "FEW_USERS", len(config.user_split(log().n_users).train))
+    stages = {record.stage for record in train(config, log()).history}
+    assert not {stage for stage in stages if "without folds" in stage}
+
+
 def test_the_scales_are_learned_from_validation_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flipping all labels of training users after the factors are learned changes the evidence, not the scales."""
+    """Flipping all labels of training users after the factors are learned changes the factors, not the scales."""
     monkeypatch.setattr(factors, "BATCH_ROWS", 128)
     config, flipped = config_of(PLUS), replace(log(), labels=log().labels.copy())
     rows = flipped.rows_of(config.user_split(flipped.n_users).train)
@@ -95,6 +106,30 @@ def test_the_scales_are_learned_from_validation_users_alone(tmp_path: Path, monk
 
     before, after, start = stage("plain", "scales"), stage("flipped", "scales"), stage("plain", "factors")
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert all(before[f"module.{name}"] != start[f"best.model.{name}"] for name in SCALES)
+    learned = {name for name in before if name.startswith("module.learner.")}
+    assert len(learned) == 7
+    for name in before:
+        if name.startswith("module."):
+            was = start[name.replace("module.", "best.model.")]
+            assert torch.equal(before[name], was) == (name not in learned), name
     moved = {mine.stage for mine, theirs in zip(one.history, other.history, strict=True) if mine != theirs}
-    assert moved == {"evidence", "final scales"}
+    assert moved == {"factors without folds", "scales without folds"}
+
+
+def test_validation_users_choose_between_factors_with_and_without_folds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(PLUS)
+    for better in ("scales", "scales without folds"):
+        calls: list[float] = []
+
+        def judge(*_: object, calls: list[float] = calls, better: str = better) -> float:
+            calls.append(0.6 if better.endswith("folds") == bool(calls) else 0.7)
+            return calls[-1]
+
+        monkeypatch.setattr(Validation, "logloss_of_model", judge)
+        trained = train(config, log(), folder=tmp_path / better)
+        best, _ = load_tensors(tmp_path / better / "checkpoints" / f"{better.replace(' ', '-')}.safetensors")
+        assert len(calls) == 2
+        for name, tensor in trained.model.state_dict().items():
+            assert torch.equal(tensor, best[f"best.{name}"]), name

@@ -30,8 +30,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "joint nearest": {"predictor.pretrain": False, "learner.kind": "nearest"},
     "plus": PLUS,
     "plus on trees": PLUS | {"predictor.kind": "lightgbm"},
+    "plus of a mean": PLUS | {"training.average": "always"},
+    "plus of a mean of trees": PLUS | {"predictor.kind": "lightgbm", "training.average": "always"},
 }
-PLUS_STAGES = ("factors", "scales", "evidence", "final scales")
+LAST = "scales without folds"
+PLUS_STAGES = ("factors", "scales", "factors without folds", LAST)
 
 
 @cache
@@ -45,7 +48,7 @@ def config_of(model: str) -> Config:
 
 @pytest.fixture(autouse=True)
 def _several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factors, "BATCH_ROWS", 128)
+    monkeypatch.setattr(factors, "BATCH_ROWS", 48)
 
 
 @pytest.fixture
@@ -121,23 +124,25 @@ def test_an_epoch_resumes_after_its_last_saved_batch(
 
 @pytest.mark.usefixtures("_save_after_each_batch")
 @pytest.mark.parametrize(
-    ("stage", "calls"), [(FOLD, 3), ("factors", 4), ("scales", 1), ("evidence", 4), ("final scales", 0)]
+    ("stage", "calls"), [(FOLD, 3), ("factors", 4), ("scales", 6), ("factors without folds", 4), (LAST, 9)]
 )
 def test_each_stage_of_resus_plus_resumes(stage: str, calls: int, tmp_path: Path) -> None:
     kill("plus", stage, calls, tmp_path)
     assert_same(resume("plus", tmp_path), uninterrupted("plus"))
 
 
-def test_a_run_killed_in_every_stage_resumes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["plus", "plus of a mean"])
+def test_a_run_killed_in_every_stage_resumes(model: str, tmp_path: Path) -> None:
     for stage in ("predictor", FOLD, *PLUS_STAGES):
-        kill("plus", stage, 2, tmp_path)
-    assert_same(resume("plus", tmp_path), uninterrupted("plus"))
+        kill(model, stage, 2, tmp_path)
+    assert_same(resume(model, tmp_path), uninterrupted(model))
 
 
-def test_a_run_on_trees_resumes_after_a_fold(tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", ["plus on trees", "plus of a mean of trees"])
+def test_a_run_on_trees_resumes_after_a_fold(model: str, tmp_path: Path) -> None:
     for stage in (FOLD, "factors"):
-        kill("plus on trees", stage, 0, tmp_path)
-    assert_same(resume("plus on trees", tmp_path), uninterrupted("plus on trees"))
+        kill(model, stage, 0, tmp_path)
+    assert_same(resume(model, tmp_path), uninterrupted(model))
 
 
 def test_half_written_logits_are_completed(tmp_path: Path) -> None:

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from resus.config.resolve import resolve
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.episodes.batch import Features, features_of
-from resus.model.encoders import ENCODERS
+from resus.model.encoders import ENCODERS, EncoderSettings
 from resus.model.encoders.base import FieldEmbedding
 from resus.training import rowwise_adam
 from resus.training.rowwise_adam import RowwiseAdam, adam_of
@@ -89,11 +88,11 @@ def test_a_row_that_no_batch_uses_is_not_touched() -> None:
 @pytest.mark.parametrize("kind", ["deepfm", "xdeepfm", "wide-deep", "fm"])
 def test_a_network_learns_the_same(kind: str) -> None:
     log = planted_log(PlantedWorld(users=30, items=50, events_per_user=10))
-    small = {"encoder.kind": kind, "encoder.hidden_units": (8,), "encoder.embedding_dim": 3, "encoder.cin_maps": (4,)}
+    small: EncoderSettings = ENCODERS.chosen({"kind": kind, "hidden_units": (8,), "embedding_dim": 3, "cin_maps": (4,)})
 
     def learn(optimizer_of: Callable[[nn.Module], torch.optim.Optimizer]) -> nn.Module:
         torch.manual_seed(3)
-        network = ENCODERS[kind].sharing(resolve(small).encoder).build_encoder(log.features)
+        network = small.build_encoder(log.features)
         optimizer = optimizer_of(network)
         random = np.random.default_rng(4)
         for _ in range(60):

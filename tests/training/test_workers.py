@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from planted_models import events, log_of, tiny
+from planted_models import FEW_STEPS, events, log_of, tiny
 
 import resus
 from resus.arrays import Booleans, Floats, Integers
 from resus.episodes.batch import EpisodeBatch
 from resus.tensor_files import load_tensors
-from resus.training import rowwise_adam
+from resus.training import rowwise_adam, scales
 from resus.training.workers import TorchWorkers, Workers, own_episodes, own_rows
 
 SETTINGS = {"predictor.batch_size": 64, "training.batch_size": 64}
@@ -27,6 +27,7 @@ def work(rank: int, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
     log = log_of(events())
+    scales.STEPS = FEW_STEPS
     for learner, large in MODELS.items():
         rowwise_adam.LARGE = large
         tiny(settings=SETTINGS, learner=learner).fit(log, folder=folder / learner, workers=TorchWorkers())

@@ -1,4 +1,4 @@
-"""What practitioners use for new users: the shared model alone, user bias, trees over the user's history.
+"""What practitioners use for new users: the shared model alone, user bias, trees or attention over the history.
 
 A baseline is one file and one line in `BASELINES`; a line can also be added at run time.
 """
@@ -6,6 +6,7 @@ A baseline is one file and one line in `BASELINES`; a line can also be added at 
 from functools import partial
 
 from resus.baselines.base import MethodSpec
+from resus.baselines.din import DIN
 from resus.baselines.history_trees import HistoryTrees
 from resus.baselines.shared_model import SharedModel
 from resus.baselines.user_bias import UserBias
@@ -19,4 +20,5 @@ BASELINES: dict[str, MethodSpec] = {
     },
     "user-bias": MethodSpec("user bias", UserBias, predictor="deepfm"),
     "history-trees": MethodSpec("LightGBM with history", HistoryTrees, predictor="deepfm"),
+    "din": MethodSpec("DIN with labels", DIN, predictor="deepfm"),
 }

@@ -17,7 +17,7 @@ from resus.episodes.batch import EpisodeBatch
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ConfigError
-from resus.evaluation.metrics import auc
+from resus.evaluation.metrics import auc, logloss
 from resus.history import History
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
@@ -98,16 +98,24 @@ class Task:
 
     def validation_auc(self, score_prefixes: PrefixScores) -> float:
         """The mean AUC at the middle size of each stage. More sizes are too slow for methods that adapt to each."""
+        return self._mean_over_sizes(auc, score_prefixes)
+
+    def validation_logloss(self, score_prefixes: PrefixScores) -> float:
+        """The mean Logloss at the same sizes."""
+        return self._mean_over_sizes(logloss, score_prefixes)
+
+    def _mean_over_sizes(self, metric: Callable[[Floats, Floats], float], score_prefixes: PrefixScores) -> float:
+        """NaN if a score is not finite."""
         sizes = [stage[len(stage) // 2] for stage in self.config.evaluation.stages.values()]
         logits = score_prefixes(self.validation, sizes)
         labels, positions = self.log.labels[self.validation.rows], self.validation.positions
-        aucs = []
+        found = []
         for column, size in enumerate(sizes):
             queries = positions >= size
             if not np.isfinite(logits[queries, column]).all():
                 return float("nan")
-            aucs.append(auc(labels[queries], logits[queries, column]))
-        return float(np.nanmean(aucs))
+            found.append(metric(labels[queries], logits[queries, column]))
+        return float(np.nanmean(found))
 
     def checkpoint(self, stage: str) -> Checkpoint | None:
         """Where a stage saves its state."""

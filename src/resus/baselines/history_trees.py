@@ -11,7 +11,7 @@ import torch
 
 from resus.arrays import Array, Booleans, Doubles, Floats, Integers
 from resus.baselines.base import Task
-from resus.baselines.shelf import shared_predictor
+from resus.baselines.shelf import cross_fitted_predictor
 from resus.baselines.user_bias import support_residuals
 from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import user_fields
@@ -25,6 +25,9 @@ TILE_ROWS = 2048
 DRAWS = 4  # support sizes per training user
 SHRINKAGE = 5.0  # every mean residual counts this many extra events with residual 0
 ITEM_PRIOR = 20.0  # every item's click rate counts this many extra events with the mean click rate
+# Rows of which Ψ is sure have almost no curvature. Without these two, a leaf of such rows gets a value without bounds.
+SMOOTHING = 10.0  # curvature that is added to each leaf
+LARGEST_STEP = 4.0  # of a leaf, before the learning rate
 FOLDS = 5
 NEW_USER = FOLDS  # the fold of a user whose labels are in no statistic
 DECIMALS = 4
@@ -34,12 +37,13 @@ DECIMALS = 4
 class HistoryTrees:
     """ŷ = σ(Ψ(x) + trees(h)), where h counts and averages Ψ's residuals on the user's support (see `Histories`).
 
-    The trees learn from episodes of the training users. Ψ has seen their labels, so their residuals are smaller than
-    those of new users. The number of rounds is chosen on the validation users.
+    The trees learn from episodes of the training users, whose residuals come from predictors that never saw them: else
+    they would be smaller than those of new users, and the trees too sure. The validation users choose the number of
+    rounds, by Logloss.
     """
 
     learning_rate: float = 0.05
-    rounds: int = 200
+    rounds: int = 1000
     num_leaves: int = 31
     patience: int = 20
     training_rows: int = 300_000
@@ -49,19 +53,22 @@ class HistoryTrees:
     booster: lightgbm.Booster = field(init=False)
 
     def fit(self, task: Task) -> History:
-        self.predictor, history = shared_predictor(task)
+        fitted = cross_fitted_predictor(task)
+        self.predictor = fitted.predictor
         log, of_user = task.log, user_fields(task.log, task.split.train)
         self.fields = tuple(number for number in range(len(log.features.fields)) if number not in of_user)
         self.items = ItemClicks.count(log, task.split.train)
-        features, labels, basis = self._training_episodes(task)
+        features, labels, basis = self._training_episodes(task, fitted.logits)
         data = lightgbm.Dataset(features, labels, init_score=basis)
-        features, labels, basis = self._validation_episodes(task)
+        features, labels, basis = self._validation_episodes(task, fitted.logits)
         held_out = data.create_valid(features, labels, init_score=basis)
         parameters: dict[str, Any] = {
             "objective": "binary",
-            "metric": "auc",
+            "metric": "binary_logloss",
             "learning_rate": self.learning_rate,
             "num_leaves": self.num_leaves,
+            "lambda_l2": SMOOTHING,
+            "max_delta_step": LARGEST_STEP,
             "deterministic": True,
             "force_row_wise": True,
             "num_threads": torch.get_num_threads(),
@@ -77,7 +84,7 @@ class HistoryTrees:
             callbacks=[lightgbm.early_stopping(self.patience, verbose=False)],
         )
         reached = task.validation_auc(partial(self.score_prefixes, log))
-        return [*history, EpochRecord("trees", self.booster.best_iteration, reached)]
+        return [*fitted.history, EpochRecord("trees", self.booster.best_iteration, reached)]
 
     def score(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         basis = self.predictor.logits_of_rows(log, batch.rows)
@@ -123,12 +130,9 @@ class HistoryTrees:
         parts = [self._features(histories, places[tile], sizes[tile, None], fold[tile])[:, 0] for tile in tiles]
         return np.concatenate(parts)
 
-    def _training_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
+    def _training_episodes(self, task: Task, basis: Floats) -> tuple[Floats, Floats, Floats]:
         """Features, labels and Ψ's logits of some queries of the training users, at several support sizes."""
-        log, rows = task.log, task.log.rows_of(task.split.train)
-        basis = np.full(log.n_rows, np.nan, dtype=np.float32)
-        basis[rows] = self.predictor.logits_of_rows(log, rows)
-        random = generator(Purpose.HISTORY_TREES_TRAINING, task.config.seed)
+        log, random = task.log, generator(Purpose.HISTORY_TREES_TRAINING, task.config.seed)
         features, chosen = [], []
         for draw in range(DRAWS):
             epoch = task.sampler.epoch(draw)
@@ -141,16 +145,19 @@ class HistoryTrees:
         rows = np.concatenate(chosen)
         return np.concatenate(features), log.labels[rows], basis[rows]
 
-    def _validation_episodes(self, task: Task) -> tuple[Floats, Floats, Floats]:
-        """The same for all queries of the validation users, with one support size per user."""
+    def _validation_episodes(self, task: Task, basis: Floats) -> tuple[Floats, Floats, Floats]:
+        """The same for all queries of the validation users."""
         log, ordered = task.log, task.validation
         random = generator(Purpose.HISTORY_TREES_VALIDATION, task.config.seed)
-        drawn = random.choice(task.config.evaluation.sizes[1:], len(ordered.users))
-        batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(drawn, ordered.lengths - 1))
-        basis = self.predictor.logits_of_rows(log, ordered.rows)
-        query, sizes = batch.query.numpy(), batch.support_sizes[batch.query_user.numpy()]
-        features = self._matrix(Histories(log, batch, basis, self.fields), query, sizes)
-        return features, log.labels[batch.rows[query]], basis[query]
+        features, chosen = [], []
+        for _ in range(DRAWS):
+            drawn = random.choice(task.config.evaluation.sizes[1:], len(ordered.users))
+            batch = EpisodeBatch(ordered.rows, ordered.lengths, np.minimum(drawn, ordered.lengths - 1))
+            query, sizes = batch.query.numpy(), batch.support_sizes[batch.query_user.numpy()]
+            chosen.append(batch.rows[query])
+            features.append(self._matrix(Histories(log, batch, basis[batch.rows], self.fields), query, sizes))
+        rows = np.concatenate(chosen)
+        return np.concatenate(features), log.labels[rows], basis[rows]
 
 
 class Histories:

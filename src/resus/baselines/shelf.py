@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
+from resus.arrays import Floats
 from resus.baselines.base import Task
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.files import locked, read_json, write_json
 from resus.history import EpochRecord, History
+from resus.model.learners import PlusSettings
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.tensor_files import load_tensors, save_tensors
 from resus.training.run import TrainedPredictor, delete_checkpoints
-from resus.training.train import train_predictor, write_cross_fitted_logits
+from resus.training.train import cross_fitted_logits, train_predictor
 
 
 def shared_predictor(task: Task, kind: str | None = None) -> tuple[Predictor, History]:
@@ -68,10 +73,45 @@ def shared_logits(task: Task, config: Config) -> tuple[Path | None, History]:
         if finished.exists():
             return path, [EpochRecord(**record) for record in read_json(finished)]
         unfinished = path.with_suffix("")
-        history = write_cross_fitted_logits(plain, task.log, given, folder=unfinished, progress=task.progress)
+        _, history = cross_fitted_logits(plain, task.log, given, folder=unfinished, progress=task.progress)
         write_json(finished, [record.to_json() for record in history])
         delete_checkpoints(unfinished)
     return path, history
+
+
+@dataclass(frozen=True, eq=False)
+class CrossFitted:
+    """Ψ, and its logits of every row of training and validation users; NaN for test users.
+
+    A training user's logits come from predictors that never saw the user, so their errors are as large as those for a
+    new user.
+    """
+
+    predictor: Predictor
+    logits: Floats  # [rows of the log]
+    history: History
+
+
+def cross_fitted_predictor(task: Task) -> CrossFitted:
+    """The Ψ of `shared_predictor`, with the folds of RESUS+, so that methods with one shelf share them.
+
+    A Ψ that resus does not train has no folds: its own logits are taken for everyone.
+    """
+    own = {} if task.predictor is not None else {"predictor.kind": "deepfm", "predictor.pretrain": True}
+    config = task.config.changed({**own, **PlusSettings.presets("paper"), "learner.kind": "plus"})
+    predictor, history = shared_predictor(task)
+    path, folds = shared_logits(task, config)
+    if path is not None:
+        logits = np.array(np.lib.format.open_memmap(path, mode="r"))
+    elif config.cross_fitted:
+        given = TrainedPredictor(predictor, history)
+        logits, folds = cross_fitted_logits(config, task.log, given, progress=task.progress)
+    else:
+        logits = np.full(task.log.n_rows, np.nan, dtype=np.float32)
+    rows = task.log.rows_of(np.concatenate([task.split.train, task.split.validation]))
+    missing = rows[np.isnan(logits[rows])]
+    logits[missing] = predictor.logits_of_rows(task.log, missing)
+    return CrossFitted(predictor, logits, [*history, *folds])
 
 
 def _mark(config: Config, log: InteractionLog) -> str:

@@ -20,17 +20,18 @@ user's events so far, corrects these scores.
 
 \b
 From data to a report:
-  resus prepare ml-1m                turn a data set, CSV or Parquet file into a log
-  resus train ml-1m --out runs/rr    train the shared model and its adaptation to users
-  resus evaluate runs/rr             AUC, GAUC and Logloss on new users, by number of events
-  resus report runs/rr               curves as PNG and an HTML page
-  resus warm-up runs/rr              AUC and GAUC from no events to hundreds, next to baselines
-  resus predict runs/rr --support events.csv --query candidates.csv
-  resus reproduce rq1                every method and table of the paper (try --quick)
+  resus prepare ml-1m                  turn a data set, CSV or Parquet file into a log
+  resus train ml-1m --out runs/mine    train the shared model and its adaptation to users (RESUS+)
+  resus evaluate runs/mine             AUC, GAUC and Logloss on new users, by number of events
+  resus report runs/mine               curves as PNG and an HTML page
+  resus warm-up runs/mine              AUC and GAUC from no events to hundreds, next to baselines
+  resus predict runs/mine --support events.csv --query candidates.csv
+  resus reproduce rq1                  every method and table of the paper (try --quick)
 
 \b
-  --learner plus               RESUS+, our most accurate method
-  --predictor logits:COLUMN    personalize the scores of your own model
+Options of resus train:
+  --predictor logits:COLUMN     personalize the scores of your own model
+  --learner ridge or nearest    the methods of the paper, RESUS-RR and RESUS-NN
 
 No data at hand? `resus train planted` uses a synthetic data set with known click probabilities.
 """

@@ -33,12 +33,18 @@ def command(
         Path | None,
         typer.Option(help="Your model file, if the log was prepared with one: scores tables that lack its column."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add the columns causes and because, which say why. Reads whole tables.")
+    ] = False,
 ) -> None:
     """Predict click probabilities for candidates of new users, from the users' events so far.
 
     Adds four columns to the query, replacing columns of the same names: probability = σ(basis + residual), basis (the
     logit of the shared model), residual (what the user's own events add) and support (the number of these events). A
     user without events gets the answer of the shared model.
+
+    --explain adds two columns of JSON. causes holds what each cause adds to the residual; only RESUS+ knows causes.
+    because holds the five events that moved the residual most, and first of all events of the same item.
 
     From Parquet to Parquet, tables of any size are scored block by block, and --resume continues after a stop. CSV and
     TSV tables are read into memory.
@@ -52,7 +58,10 @@ def command(
     if out is not None:
         check_ending(out)
         check_out(out, support, query)
-    in_blocks = out is not None and {out.suffix.lower(), query.suffix.lower()} <= set(PARQUET_SUFFIXES)
+    if explain and (resume or block_rows or engine == "ray"):
+        raise ConfigError("--explain reads whole tables: leave out --resume, --block-rows and --engine ray")
+    parquet = out is not None and {out.suffix.lower(), query.suffix.lower()} <= set(PARQUET_SUFFIXES)
+    in_blocks = parquet and not explain
     if (resume or block_rows) and not in_blocks:
         option = "--resume" if resume else "--block-rows"
         raise ConfigError(f"{option} needs a Parquet --query and a Parquet --out: name such files, or leave it out")
@@ -67,7 +76,7 @@ def command(
     from resus.scoring.stream import BLOCK_ROWS, predict_file
 
     if out is None or not in_blocks:
-        scored = _whole(run, support, query, out, score_with)
+        scored = _whole(run, support, query, out, score_with, explain=explain)
     elif engine == "ray":
         from resus.cluster.prediction import predict_on_ray
 
@@ -100,19 +109,23 @@ def command(
         say(f"{scored.rows:,} scores in {out}")
 
 
-def _whole(run: Path, support: Path, query: Path, out: Path | None, score_with: Path | None) -> "Scored":
+def _whole(
+    run: Path, support: Path, query: Path, out: Path | None, score_with: Path | None, *, explain: bool
+) -> "Scored":
     """Score tables in memory, and write or print them."""
     import polars as pl
 
     from resus.cli.console import say
     from resus.data.readers.tables import read_plain, write_plain
     from resus.estimator import Resus
+    from resus.scoring.explanations import explained
     from resus.scoring.stream import Scored
 
     scorer = Resus.load(run, predictor=score_with).scorer
     events, asked = read_plain(support, scorer.schema), read_plain(query, scorer.schema)
     answer, unknown = scorer.predict(events, asked)
-    scored = asked.with_columns(pl.DataFrame(answer.columns))
+    reasons = explained(scorer, events, asked) if explain else {}
+    scored = asked.with_columns(pl.DataFrame({**answer.columns, **reasons}))
     if out is None:
         say(scored.write_csv(float_precision=6).rstrip("\n"))
     else:

@@ -37,7 +37,9 @@ def command(
     assignments: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any setting that `resus train --settings` lists, for all methods."
+            "--set",
+            metavar="KEY=VALUE",
+            help="Any setting that `resus train --learner ridge --settings` lists, for all methods.",
         ),
     ] = None,
     replicates: Annotated[
@@ -49,12 +51,12 @@ def command(
 
     Each finished cell (data set, method, seed) is one line of cells.jsonl. The same command runs only missing cells.
     """
-    from resus.config.resolve import parse_assignments, resolve
+    from resus.config.resolve import PLAIN, parse_assignments, resolve
     from resus.paper.questions import chosen_questions
 
     questions = chosen_questions(question)
     settings = parse_assignments(assignments or [])
-    resolve(settings)
+    resolve(PLAIN | settings)
 
     from resus.cli.reproducing import reproduce  # torch takes seconds to import; the checks above do not need it
 

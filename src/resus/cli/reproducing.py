@@ -14,13 +14,14 @@ import typer
 from resus.baselines.base import find_methods
 from resus.cli.arguments import find_log, planted_at
 from resus.cli.console import progress_bars, say, warn
-from resus.config.resolve import resolve
+from resus.config.resolve import PLAIN, resolve
 from resus.data.datasets.planted import PlantedWorld
 from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError, ConfigError
 from resus.paper.cells.plan import PlannedCell, missing, plan_cells
 from resus.paper.cells.records import first_of_each, fix_settings, read_cells, read_settings, read_trials
-from resus.paper.cells.workers import Failures, run_cells
+from resus.paper.cells.run import run_cells
+from resus.paper.cells.workers import Failures
 from resus.paper.comparisons import compare_all
 from resus.paper.questions import DATA_SET_LABELS
 from resus.paper.report.page import write_reproduction
@@ -77,17 +78,18 @@ def reproduce(
     if not report_only:
         for data_set, path in logs.items():
             log = InteractionLog.open(path)
-            check_log(resolve(planned[0].settings, data_set=log.data_set), log)
+            check_log(resolve({**PLAIN, **planned[0].settings}, data_set=log.data_set), log)
             fix_settings(folder, data_set, planned[0].settings, log.content_hash)
         failures = _run(planned, jobs, folder)
-    cells = list(first_of_each(read_cells(folder)).values())
+    finished = [cell for cell in read_cells(folder) if cell.method in METHODS]  # not those of a method that is gone
+    cells = list(first_of_each(finished).values())
     if not cells:
         raise ArtifactError(f"{folder} holds no finished cell yet: run the same command without --report-only")
     with progress_bars() as progress:
         comparisons = compare_all(folder, cells, questions, replicates=replicates, progress=progress)
     written = write_reproduction(
         folder / "beyond" if list(questions) == ["beyond"] else folder,
-        read_cells(folder),
+        finished,
         comparisons,
         questions=questions,
         labels={name: spec.label for name, spec in METHODS.items()},

@@ -16,19 +16,25 @@ def command(
     ] = None,
     config: Annotated[Path | None, typer.Option(help="YAML file with settings.")] = None,
     learner: Annotated[
-        str | None, typer.Option(help="ridge (RESUS-RR), nearest (RESUS-NN) or plus (RESUS+). [default: ridge]")
+        str | None,
+        typer.Option(
+            help="plus (RESUS+); ridge (RESUS-RR) or nearest (RESUS-NN) for the paper's methods. "
+            "[default: plus; ridge with --protocol authors-release]"
+        ),
     ] = None,
     predictor: Annotated[
         str | None,
         typer.Option(
             help="Shared model: lr, fm, wide-deep, deepfm, xdeepfm or lightgbm; logits:COLUMN or probabilities:COLUMN "
-            "for a column with the scores of your own model; none for no shared model (MUS). [default: deepfm]"
+            "for a column with the scores of your own model; none for no shared model (with --learner nearest, the "
+            "paper's MUS). [default: deepfm]"
         ),
     ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(
-            help="Network that turns an event into a vector: lr, fm, wide-deep, deepfm or xdeepfm. [default: deepfm]"
+            help="Network that turns an event into a vector, for ridge and nearest: lr, fm, wide-deep, deepfm or "
+            "xdeepfm. plus has its own. [default: deepfm]"
         ),
     ] = None,
     protocol: Annotated[str | None, typer.Option(help="paper or authors-release. [default: paper]")] = None,

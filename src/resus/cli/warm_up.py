@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from resus.baselines.base import MethodSpec
 
-QUICK = "user-bias,history-trees"  # they use the shared model of the run and train no network
+RIVALS = "user-bias,history-trees"
 
 
 def command(
@@ -18,10 +18,10 @@ def command(
     rivals: Annotated[
         str,
         typer.Option(
-            help="Methods to train and draw next to the runs, separated by commas: user-bias, history-trees, or the "
-            "names of `resus reproduce --methods`. Most train a network, which takes minutes. Use none for no rivals."
+            help="Methods to train and draw next to the runs, separated by commas: user-bias, history-trees, din, or "
+            "names of `resus reproduce --methods`. Most train networks, which takes minutes. Use none for no rivals."
         ),
-    ] = QUICK,
+    ] = RIVALS,
     data: Annotated[str | None, typer.Option(help="Folder of the log, if it moved since training.")] = None,
     part: Annotated[str, typer.Option(help="Users to measure: test or validation.")] = "test",
     out: Annotated[

@@ -12,10 +12,13 @@ from resus.errors import ConfigError
 from resus.model.learners import LEARNERS
 from resus.model.predictors import PREDICTORS, expanded
 
+PLAIN = {"learner.kind": "ridge"}  # brings no other settings along, for methods that have their own
+
 # Settings that come with a protocol or a data set. A learner brings its own along.
 PROTOCOLS: dict[str, dict[str, Any]] = {
-    "paper": {},
+    "paper": {"learner.kind": LEARNERS.default},
     "authors-release": {
+        "learner.kind": "ridge",
         "split.ratios": (7, 1, 2),
         "split.order": "ascending",
         "predictor.epochs": 1,
@@ -45,14 +48,16 @@ def resolve(
 ) -> Config:
     """Defaults, then the protocol's, the data set's, the learner's, `inherited`, the config file's, `overrides`.
 
-    Keys are dotted. `inherited` are settings of another run, such as `Config.settings_of_predictor`. A preset applies
-    only if the chosen kinds have its key; what the user sets must fit the kinds.
+    The default learner is RESUS+, and RESUS-RR under the protocol authors-release. Keys are dotted. `inherited` are
+    settings of another run, such as `Config.settings_of_predictor`. A preset applies only if the chosen kinds have its
+    key; what the user sets must fit the kinds.
     """
     chosen = _read_file(file) if file else {}
     chosen |= flatten(overrides or {})
     chosen |= expanded(chosen)
-    protocol, learner = str(chosen.get("protocol", "paper")), chosen.get("learner.kind", LEARNERS.default)
-    presets = PROTOCOLS.get(protocol, {}) | DATA_SET_PRESETS.get(data_set, {})
+    protocol = str(chosen.get("protocol", "paper"))
+    presets = PROTOCOLS.get(protocol, PROTOCOLS["paper"]) | DATA_SET_PRESETS.get(data_set, {})
+    learner = chosen.get("learner.kind", presets["learner.kind"])
     if isinstance(learner, str) and learner in LEARNERS:
         presets |= LEARNERS[learner].presets(protocol)
     presets |= inherited or {}
@@ -106,7 +111,10 @@ def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) ->
     fitting = keys_of_kinds(chosen, {**presets, **chosen})
     misplaced = [key for key in chosen if key not in fitting and _names_a_kind(key, chosen, presets)]
     if misplaced:
-        raise ConfigError("; ".join(f"{key_of_other_kinds(key, Config)}: leave it out" for key in misplaced))
+        said = "; ".join(f"{key_of_other_kinds(key, Config)}: leave it out" for key in misplaced)
+        if "learner.kind" not in chosen and any(key.startswith(("learner.", "encoder.")) for key in misplaced):
+            said += f", or set learner.kind (the default is {presets['learner.kind']})"
+        raise ConfigError(said)
 
 
 def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> bool:

@@ -1,8 +1,8 @@
-"""Every setting of a run, with the paper's values as defaults."""
+"""Every setting of a run, with the paper's values as defaults. `resolve` adds what a chosen learner brings along."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializeAsAny, model_validator
@@ -10,7 +10,7 @@ from pydantic import Field, SerializeAsAny, model_validator
 from resus.checking import Registry, Settings, checked, registry_of
 from resus.data.split import Protocol, UserSplit, split_users
 from resus.model.encoders import ENCODERS, EncoderSettings
-from resus.model.learners import LEARNERS, LearnerSettings
+from resus.model.learners import LEARNERS, LearnerSettings, RidgeSettings
 from resus.model.predictors import PREDICTORS, PredictorSettings
 
 
@@ -20,6 +20,7 @@ class FusionConfig(Settings):
     per_size: bool = Field(default=True, description="one β for each number of events; false: one β for all")
     bias: bool = Field(default=False, description="add a constant for each β")
     scale: float = Field(default=1.0, description="initial β")
+    monotone: bool = Field(default=False, description="keep β from falling as the number of events grows")
 
 
 class TrainingConfig(Settings):
@@ -38,6 +39,9 @@ class TrainingConfig(Settings):
     )
     folds: int = Field(
         default=1, ge=1, description="RESUS+: train this many shared models, each without some training users"
+    )
+    average: Literal["auto", "always", "never"] = Field(
+        default="auto", description="with folds: answer with their mean; auto: if validation users clearly gain"
     )
 
 
@@ -83,13 +87,13 @@ class EvaluationConfig(Settings):
 
 
 class Config(Settings):
-    """All settings of one run."""
+    """All settings of one run. Without any it is the paper's RESUS-RR; the default of `Resus` is `resolve`'s."""
 
     protocol: Protocol = Field(default="paper", description="paper or authors-release")
     seed: int = Field(default=1, ge=0, le=2**31 - 1, description="draws the user split, the episodes and the weights")
     predictor: Annotated[SerializeAsAny[PredictorSettings], PREDICTORS.by_kind] = PREDICTORS.chosen({})
     encoder: Annotated[SerializeAsAny[EncoderSettings], ENCODERS.by_kind] = ENCODERS.chosen({})
-    learner: Annotated[SerializeAsAny[LearnerSettings], LEARNERS.by_kind] = LEARNERS.chosen({})
+    learner: Annotated[SerializeAsAny[LearnerSettings], LEARNERS.by_kind] = RidgeSettings()
     fusion: FusionConfig = FusionConfig()
     training: TrainingConfig = TrainingConfig()
     split: SplitConfig = SplitConfig()
@@ -99,11 +103,17 @@ class Config(Settings):
     def _parts_fit(self) -> Self:
         learner, encoder = self.learner, self.encoder
         if learner.encoder not in (None, encoder.kind):
-            raise ValueError(f"learner.kind={learner.kind} and encoder.kind={learner.encoder} go together")
+            raise ValueError(
+                f"learner.kind={learner.kind} works with encoder.kind={learner.encoder}, not {encoder.kind}: leave "
+                f"encoder.kind out, or choose learner.kind={_learners(lambda other: other.encoder is None)}"
+            )
         if encoder.learner not in (None, learner.kind):
-            raise ValueError(f"learner.kind={encoder.learner} and encoder.kind={encoder.kind} go together")
+            raise ValueError(
+                f"encoder.kind={encoder.kind} works with learner.kind={encoder.learner}, not {learner.kind}: leave "
+                "encoder.kind out, or choose that learner"
+            )
         if self.training.folds > 1 and not learner.cross_fits:
-            fitting = ", ".join(kind for kind, settings in LEARNERS.items() if settings.cross_fits)
+            fitting = _learners(lambda other: other.cross_fits)
             raise ValueError(f"training.folds is for learner.kind={fitting}: leave it at 1")
         if not learner.has_beta:
             brought = flatten({"fusion": FusionConfig().model_dump()}) | dict(learner.presets(self.protocol))
@@ -111,10 +121,18 @@ class Config(Settings):
                 key for key, value in flatten({"fusion": self.fusion.model_dump()}).items() if value != brought[key]
             ]
             if unused:
-                raise ValueError(f"learner.kind={learner.kind} has no β: leave out {', '.join(unused)}")
+                raise ValueError(
+                    f"learner.kind={learner.kind} has no β: leave out {', '.join(unused)}, or choose "
+                    f"learner.kind={_learners(lambda other: other.has_beta)}"
+                )
+        if self.fusion.monotone and (self.fusion.bias or not self.fusion.per_size):
+            raise ValueError("fusion.monotone needs fusion.per_size=true and fusion.bias=false")
+        if self.fusion.monotone and self.fusion.scale <= 0:
+            raise ValueError("fusion.monotone needs a fusion.scale above 0")
         if learner.cross_fits and self.predictor.joint:
             raise ValueError(
-                f"learner.kind={learner.kind} needs a trained shared model: leave predictor.pretrain at true"
+                f"learner.kind={learner.kind} needs a trained shared model: leave predictor.pretrain at true, "
+                f"or choose learner.kind={_learners(lambda other: not other.cross_fits)}"
             )
         return self
 
@@ -185,6 +203,10 @@ def keys_of_kinds(values: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[
         for key, value in values.items()
         if (section := key.partition(".")[0]) not in taken or key.partition(".")[2] in taken[section]
     }
+
+
+def _learners(fits: Callable[[type[LearnerSettings]], bool]) -> str:
+    return " or ".join(kind for kind, settings in LEARNERS.items() if fits(settings))
 
 
 def checked_config(values: Mapping[str, Any]) -> Config:

@@ -16,6 +16,7 @@ from resus.evaluation.coverage import LEVEL, coverage_of
 from resus.evaluation.intervals import DRAWS, check_draws, gains_over
 from resus.evaluation.population import ScoredQueries, staged_results
 from resus.evaluation.results import Coverage, LogFacts, Results
+from resus.evaluation.wrong_way import wrong_way_of
 from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
 
@@ -78,6 +79,7 @@ def evaluate(
         models=measured,
         gains=gains,
         coverage=Coverage(level=LEVEL, models=covered) if covered else None,
+        wrong_way={name: found for name in models if (found := wrong_way_of(name, scored)) is not None},
         tuned_on_validation=posteriors_among(models),
     )
 

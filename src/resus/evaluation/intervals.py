@@ -7,7 +7,7 @@ import numpy as np
 
 from resus.arrays import Doubles
 from resus.errors import ConfigError
-from resus.evaluation.metrics import METRICS, DrawCounts, Metric
+from resus.evaluation.metrics import METRICS, DrawCounts, Metric, Resampler
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import Gain, Gains, ModelResults, StageGains
 from resus.progress import Progress, silent
@@ -74,7 +74,7 @@ def gains_over(
         list(scored.logits),
         stages=stages,
         weights=drawn_users(int((scored.positions == 0).sum()), draws, generator(Purpose.BOOTSTRAP, seed)),
-        metrics=[metric.name for metric in metrics],
+        resamplers=resamplers_of([metric.name for metric in metrics]),
         progress=progress,
         task=f"gains over {base}: {draws} draws of users",
     )
@@ -98,16 +98,15 @@ def stage_draws(
     *,
     stages: Mapping[str, Sequence[int]],
     weights: DrawCounts,
-    metrics: Sequence[str],
+    resamplers: Mapping[str, Resampler],
     progress: Progress = silent,
     task: str = "drawing users",
 ) -> dict[str, StageDraws]:
     """Per model, by stage and metric: the mean over the sizes of the stage, in every draw.
 
-    A draw is a row of `weights` [B, U]: how often each user, in the order of the scored rows, comes up.
+    A draw is a row of `weights` [B, U]: how often each user, in the order of the scored rows, comes up. `resamplers`
+    are by metric, such as those of `resamplers_of`.
     """
-    resamplers = [resampler for metric in metrics if (resampler := METRICS[metric].resampler) is not None]
-    assert len(resamplers) == len(metrics), "every metric can be resampled"
     users = np.cumsum(scored.positions == 0) - 1
     all_once = np.ones((1, users[-1] + 1), dtype=weights.dtype)
     weights = np.concatenate([all_once, weights])
@@ -119,13 +118,19 @@ def stage_draws(
         labels, own = scored.labels[rows], users[rows]
         for model in models:
             logits = scored.logits_at(model, scored.sizes.index(k), rows)
-            by_size[model, k] = np.stack([resampler(labels, logits, own, weights) for resampler in resamplers])
+            by_size[model, k] = np.stack([drawn(labels, logits, own, weights) for drawn in resamplers.values()])
             progress(task, len(by_size), len(sizes) * len(models))
     found: dict[str, StageDraws] = {model: {} for model in models}
     for model in models:
         for stage, members in stages.items():
             means = _mean_of_present([by_size[model, k] for k in members])
-            found[model] |= {(stage, metric): values for metric, values in zip(metrics, means, strict=True)}
+            found[model] |= {(stage, metric): values for metric, values in zip(resamplers, means, strict=True)}
+    return found
+
+
+def resamplers_of(metrics: Sequence[str]) -> dict[str, Resampler]:
+    found = {metric: resampler for metric in metrics if (resampler := METRICS[metric].resampler) is not None}
+    assert len(found) == len(metrics), "every metric can be resampled"
     return found
 
 

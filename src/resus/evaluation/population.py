@@ -18,7 +18,7 @@ class ScoredQueries:
     """Every row of the evaluated users, user by user, with each model's logit at each support size.
 
     Row n is a query at size k if `positions[n] >= k`. Its support is rows 0..k-1 of the user, so no support row is a
-    query. The logit of a row that is support at that size is never read.
+    query. Metrics never read the logit of a row that is support at that size.
     """
 
     labels: Floats  # [N] in {0, 1}

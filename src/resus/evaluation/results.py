@@ -152,6 +152,17 @@ class Coverage(Record):
     models: dict[str, ModelCoverage]
 
 
+class WrongWay(Record):
+    """Events that move the score of their own item the wrong way, among the `events` up to the largest support size.
+
+    `likes`: the share of likes that lower it. `dislikes`: the share of dislikes that raise it. Null if there are none.
+    """
+
+    likes: MetricValue
+    dislikes: MetricValue
+    events: int
+
+
 class Evaluation(Record):
     """What was evaluated: which log and users, and which models only serve as a comparison.
 
@@ -203,7 +214,10 @@ class Evaluation(Record):
 
 
 class Results(Evaluation):
-    """By support size and stage. `gains` is null without draws; `coverage` also if no model gives intervals."""
+    """By support size and stage. `gains` is null without draws; `coverage` also if no model gives intervals.
+
+    `wrong_way` holds the models that learn from events. It is empty if no two support sizes differ by one event.
+    """
 
     file: ClassVar[str] = "a results file"
     command: ClassVar[str] = "resus evaluate"
@@ -212,6 +226,7 @@ class Results(Evaluation):
     models: dict[str, ModelResults]
     gains: Gains | None = None
     coverage: Coverage | None = None
+    wrong_way: dict[str, WrongWay] = Field(default_factory=dict)
 
 
 class WarmUp(Evaluation):

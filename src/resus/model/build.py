@@ -16,5 +16,6 @@ def build_personalizer(config: Config, features: FeatureMap, predictor: Predicto
         scale=config.fusion.scale,
         per_size=config.fusion.per_size,
         bias=config.fusion.bias,
+        monotone=config.fusion.monotone,
     )
-    return Personalizer(predictor, encoder, config.learner.build_learner(encoder.width), fusion)
+    return Personalizer(predictor, encoder, config.learner.build_learner(encoder), fusion)

@@ -13,7 +13,7 @@ from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of,
 from resus.episodes.prefixes import OrderedUsers, Tile
 from resus.model.encoders.base import Encoder
 from resus.model.fusion import Fusion
-from resus.model.learners.base import Answer, Learner, Posterior
+from resus.model.learners.base import Answer, Explanation, Learner, Posterior
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 
@@ -28,14 +28,19 @@ class Personalizer(nn.Module):
 
     def __init__(self, predictor: Predictor, encoder: Encoder, learner: Learner, fusion: Fusion) -> None:
         super().__init__()
-        object.__setattr__(self, "predictor", predictor)  # torch would register it as a submodule
+        self.use_predictor(predictor)
         self.encoder = encoder
         self.learner = learner
         self.fusion = fusion
 
+    def use_predictor(self, predictor: Predictor) -> None:
+        """Answer with another Ψ from now on."""
+        object.__setattr__(self, "predictor", predictor)  # torch would register it as a submodule
+
     def forward(self, batch: EpisodeBatch, features: Features, basis: Tensor, labels: Tensor) -> Tensor:
         """All rows of a batch, Ψ's logits and labels `[N]` → logits of its queries `[Q]`; each row is encoded once."""
         encoded = self.encoder(features)
+        basis = self.learner.crowd(basis, encoded)
         groups = batch.by_support_size()
         if len(groups) == 1:
             return basis.index_select(0, batch.query) + self._added_in(batch, encoded, basis, labels)
@@ -53,21 +58,17 @@ class Personalizer(nn.Module):
     def score(
         self, events: Features, labels: Tensor, filled: Tensor, query: Features, query_user: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Queries of many users → Ψ's logits and what the events of each query's user add to them, both `[Q]`.
+        """Queries of many users → the crowd's logits and what the events of each query's user add to them, both `[Q]`.
 
         The n events and their labels fill the slots `filled` `[U, S]`, user by user.
         """
-        basis = self.predictor.logits(query)
+        encoded = self.encoder(query)
+        basis = self.learner.crowd(self.predictor.logits(query), encoded)
         if not events.rows:
             return basis, torch.zeros_like(basis)
-        outcomes = self.learner.outcomes(labels, self.predictor.logits(events))
-        added = self._added(
-            padded(self.encoder(events), filled),
-            filled,
-            padded(outcomes, filled),
-            self.encoder(query),
-            query_user,
-        )
+        support = self.encoder(events)
+        outcomes = self.learner.outcomes(labels, self.learner.crowd(self.predictor.logits(events), support))
+        added = self._added(padded(support, filled), filled, padded(outcomes, filled), encoded, query_user)
         return basis, added
 
     @torch.no_grad()
@@ -99,7 +100,7 @@ class Personalizer(nn.Module):
         done = 0
         for part in self._tiles(log, ordered, basis, max(sizes), whole=False):
             added = self._added_by_prefixes(part, sizes)[part.tile.filled].numpy()
-            logits[part.places] = basis[part.places, None] + added
+            logits[part.places] = part.crowd.numpy()[:, None] + added
             done += len(part.places) - (part.tile.head if part.tile.skip else 0)
             progress(task, done, len(logits), "rows")
         return logits
@@ -152,8 +153,10 @@ class Personalizer(nn.Module):
         for tile in ordered.tiles(slots=slots, width=self.encoder.width, whole=whole):
             places = tile.places
             rows = ordered.rows[places]
-            outcomes = self.learner.outcomes(labels_of(log, rows), torch.from_numpy(basis[places]))
-            yield EncodedTile(tile, places, tile.pad(self.encoder(features_of(log, rows))), tile.pad(outcomes))
+            encoded = self.encoder(features_of(log, rows))
+            crowd = self.learner.crowd(torch.from_numpy(basis[places]), encoded)
+            outcomes = self.learner.outcomes(labels_of(log, rows), crowd)
+            yield EncodedTile(tile, places, crowd, tile.pad(encoded), tile.pad(outcomes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,6 +165,7 @@ class EncodedTile:
 
     tile: Tile
     places: Integers  # [n]
+    crowd: Tensor  # [n], logits without events
     encoded: Tensor  # [U, P, K]
     outcomes: Tensor  # [U, P, …]
 
@@ -172,12 +176,12 @@ class EncodedTile:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """For N candidates: P(click) = σ(basis + residual); `parts` says how much each event moved the score."""
+    """For N candidates: P(click) = σ(basis + residual)."""
 
     basis: Tensor  # [N]
     residual: Tensor  # [N]
-    parts: Tensor  # [N, k], the oldest event first
     deviation: Tensor | None  # [N], of the residual
+    explanation: Explanation | None  # of the residual, if it was asked for
 
     @property
     def probability(self) -> Tensor:
@@ -193,7 +197,7 @@ class LiveSupport:
     def __init__(self, model: Personalizer) -> None:
         self._model = model
         self._state = model.learner.live_state(model.encoder.width)
-        self._basis: list[float] = []  # Ψ's logits, to compute the outcome of a corrected label
+        self._basis: list[float] = []  # the crowd's logits, to compute the outcome of a corrected label
 
     def __len__(self) -> int:
         return len(self._state)
@@ -201,8 +205,9 @@ class LiveSupport:
     @torch.no_grad()
     def fill(self, events: Features, labels: Tensor) -> None:
         """Replace all events."""
-        basis = self._model.predictor.logits(events)
-        self._state.fill(self._model.encoder(events), self._model.learner.outcomes(labels, basis))
+        encoded = self._model.encoder(events)
+        basis = self._model.learner.crowd(self._model.predictor.logits(events), encoded)
+        self._state.fill(encoded, self._model.learner.outcomes(labels, basis))
         self._basis = basis.tolist()
 
     @torch.no_grad()
@@ -211,8 +216,9 @@ class LiveSupport:
 
         With `drop_oldest` the first event goes first.
         """
-        basis = self._model.predictor.logits(event).squeeze(0)
-        encoded = self._model.encoder(event).squeeze(0)
+        encoded = self._model.encoder(event)
+        basis = self._model.learner.crowd(self._model.predictor.logits(event), encoded).squeeze(0)
+        encoded = encoded.squeeze(0)
         if drop_oldest:
             self.remove(0)
             place -= 1
@@ -231,11 +237,12 @@ class LiveSupport:
         del self._basis[place]
 
     @torch.no_grad()
-    def score(self, candidates: Features) -> Scores:
-        """Without events the answer is Ψ's; a learner with a posterior still says how much users deviate from it."""
+    def score(self, candidates: Features, *, explain: bool = False) -> Scores:
+        """Without events the answer is the crowd's; a learner with a posterior says how much users deviate from it."""
         model = self._model
-        basis = model.predictor.logits(candidates)
-        answer = Answer.without_events(len(basis))
+        encoded = model.encoder(candidates)
+        basis = model.learner.crowd(model.predictor.logits(candidates), encoded)
+        answer = Answer.without_events(len(basis), explain=explain)
         if len(self) or model.learner.has_posterior:
-            answer = model.fusion.explained(self._state.answer(model.encoder(candidates)))
-        return Scores(basis, answer.residual, answer.parts, answer.deviation)
+            answer = model.fusion.of_answer(self._state.answer(encoded, explain=explain), len(self))
+        return Scores(basis, answer.residual, answer.deviation, answer.explanation)

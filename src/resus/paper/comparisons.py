@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from resus.errors import ArtifactError
-from resus.evaluation.intervals import Differences, differences, drawn_users, stage_draws
+from resus.evaluation.intervals import Differences, differences, drawn_users, resamplers_of, stage_draws
 from resus.evaluation.metrics import DrawCounts
 from resus.evaluation.population import ScoredQueries
 from resus.evaluation.results import MetricValue, Record
@@ -277,7 +277,7 @@ def _bootstrap_of_seed(
     folder: Path, pair: _Cells, scored: ScoredQueries, stages: dict[str, list[int]], weights: DrawCounts
 ) -> dict[tuple[str, str], Differences]:
     methods = pair.ours.method, pair.theirs.method
-    drawn = stage_draws(scored, methods, stages=stages, weights=weights, metrics=COMPARED_METRICS)
+    drawn = stage_draws(scored, methods, stages=stages, weights=weights, resamplers=resamplers_of(COMPARED_METRICS))
     found = differences(*(drawn[method] for method in methods))
     for (stage, metric), difference in found.items():
         if abs(difference.observed - pair.difference(stage, metric)) > _SAME:

@@ -1,6 +1,7 @@
 """The paper's five research questions and one of our own, with the methods that each compares."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from resus.checking import nearest_key
 from resus.errors import ConfigError
@@ -19,7 +20,15 @@ JOINT = {method: f"{method}-joint" for method in PROPOSED}
 TABLE_4 = ("mus", "resus-nn-joint", "resus-nn", "resus-rr-joint", "resus-rr")
 PRACTICE = ("user-bias", "history-trees")
 PLUS = "resus-plus"
-ABLATIONS = tuple(f"{PLUS}-without-{part}" for part in ("folds", "evidence", "taste", "repeats", "bias", "steps"))
+WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting changed
+    **{
+        part: (f"without {part}", {f"learner.{part}": False})
+        for part in ("bias", "matches", "taste", "choices", "context", "common", "scale")
+    },
+    "folds": ("without cross-fitting", {"training.folds": 1}),
+    "average": ("without averaging", {"training.average": "never"}),
+}
+ABLATIONS = tuple(f"{PLUS}-without-{part}" for part in WITHOUT)
 
 
 def resus_on(learner: str, architecture: str) -> str:

@@ -22,7 +22,14 @@ from resus.report.measures import (
     metrics_of,
     relative_measures_of,
 )
-from resus.report.words import size_range, summary, tuned_sentence, warm_up_population, warm_up_summary
+from resus.report.words import (
+    size_range,
+    summary,
+    tuned_sentence,
+    warm_up_population,
+    warm_up_summary,
+    wrong_way_sentences,
+)
 
 _BY_SIZE = "of every model by number of events in the support"
 
@@ -65,6 +72,7 @@ def write_report(
             for metric in gain_metrics(results)
         ],
         coverage=coverage_rows(results),
+        wrong_way=wrong_way_sentences(results),
         tuned=tuned_sentence(results),
         ranking=figures.svg_element(
             figures.curve_figure(results, [AUC, GAUC]), "ranking", label=f"AUC and GAUC {_BY_SIZE}"

@@ -26,6 +26,7 @@ from resus.report.words import (
     tuned_sentence,
     warm_up_population,
     warm_up_summary,
+    wrong_way_sentences,
 )
 
 
@@ -92,7 +93,8 @@ class StageTable:
         unscored = [str(k) for k in results.sizes if not at_sizes[k].queries]
         if unscored:
             yield Text(f"No user has a query at k = {', '.join(unscored)}: stages skip these sizes.", style="dim")
-        for sentence in filter(None, [*coverage_sentences(results), tuned_sentence(results)]):
+        sentences = [*coverage_sentences(results), *wrong_way_sentences(results), tuned_sentence(results)]
+        for sentence in filter(None, sentences):
             yield Text(sentence)
 
 

@@ -73,6 +73,21 @@ def coverage_sentences(results: Results) -> list[str]:
     return [_coverage(results.coverage, model, found) for model, found in results.coverage.models.items()]
 
 
+def wrong_way_sentences(results: Results) -> list[str]:
+    """One sentence per model that learns from events."""
+    sentences = []
+    for model, found in results.wrong_way.items():
+        shares = (("like", "lowered", found.likes), ("dislike", "raised", found.dislikes))
+        said: list[str] = []
+        for label, moved, share in shares:
+            if share is not None:
+                score = "it" if said else "the score of that very item"
+                said.append(f"a {label} {moved} {score} in {100 * share:.1f} % of the {label}s")
+        if said:
+            sentences.append(f"{model}: {', '.join(said)}.")
+    return sentences
+
+
 def tuned_sentence(evaluation: Evaluation) -> str:
     """Warns if a model learned from the users it is measured on; empty for test users."""
     if evaluation.part != "validation" or not evaluation.tuned_on_validation:

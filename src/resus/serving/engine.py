@@ -1,21 +1,25 @@
 """What the service answers: requests in, answers out, for one model on one store."""
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from resus.episodes.batch import Features
 from resus.errors import DataError, RowError
+from resus.model.learners.base import Explanation
 from resus.model.personalizer import Scores
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID
 from resus.serving.live.users import LiveUsers
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
+    Cause,
     EventResult,
     InlineEvent,
+    KindOfParts,
     PostedEvent,
     PredictAnswer,
     PredictRequest,
@@ -56,19 +60,20 @@ class Engine:
             events, scores = self._score(request, features)
         except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
             raise DataError(TOO_EXTREME) from None
-        numbers = (scores.basis, scores.residual, scores.parts, scores.deviation)
-        if not all(bool(values.isfinite().all()) for values in numbers if values is not None):
+        if not all(bool(values.isfinite().all()) for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
         items = [self.loaded.item_of(row) for row in candidates]
         order = list(range(len(items)))
         if request.top is not None:
             order = scores.probability.argsort(descending=True, stable=True)[: request.top].tolist()
-        known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else None
+        known = [(event.id, self.loaded.item_of(event.features)) for event in events]
+        optional = {"parts": _kind(scores.explanation)} if events and scores.explanation else {}
         return PredictAnswer(
             user=request.user,
             support=len(events),
             model=self.loaded.name,
             answers=_answers(scores, items, order, known),
+            **optional,
         )
 
     def user(self, user: str) -> UserAnswer | None:
@@ -114,9 +119,9 @@ class Engine:
 
     def _score(self, request: PredictRequest, candidates: Features) -> tuple[tuple[Event, ...], Scores]:
         if request.user is not None:
-            return self.live_users.score(request.user, candidates)
+            return self.live_users.score(request.user, candidates, explain=request.explain)
         events = self._inline_events(request.events or [])
-        return events, self.loaded.live_user(self.capacity, events).score(candidates)
+        return events, self.loaded.live_user(self.capacity, events).score(candidates, explain=request.explain)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects the label, and the latest count."""
@@ -161,19 +166,17 @@ def _missing_score(request: PredictRequest, bad: RowError) -> str:
 
 
 def _answers(
-    scores: Scores, items: Sequence[str | None], order: Sequence[int], known: Sequence[tuple[str, str | None]] | None
+    scores: Scores, items: Sequence[str | None], order: Sequence[int], known: Sequence[tuple[str, str | None]]
 ) -> list[ScoredCandidate]:
-    """Answers in the given order. `known` holds the user's events with their items if an explanation is wanted."""
+    """Answers in the given order. `known` holds the user's events with their items."""
     columns = scores.probability.tolist(), scores.basis.tolist(), scores.residual.tolist()
     deviations = [None] * len(items) if scores.deviation is None else scores.deviation.tolist()
     answers = []
     for place in order:
         probability, basis, residual = (column[place] for column in columns)
         optional: dict[str, Any] = {} if items[place] is None else {"item": items[place]}
-        if known is not None:
-            parts = zip(known, scores.parts[place].tolist(), strict=True)
-            by_weight = sorted(parts, key=lambda part: -abs(part[1]))
-            optional["because"] = [Reason(event=event, item=item, part=part) for (event, item), part in by_weight]
+        if scores.explanation:
+            optional |= _explained(scores.explanation, place, known, items[place])
         answers.append(
             ScoredCandidate(
                 candidate=place,
@@ -185,3 +188,28 @@ def _answers(
             )
         )
     return answers
+
+
+def _numbers(scores: Scores) -> Iterator[Tensor]:
+    """Every number of the scores."""
+    yield from (scores.basis, scores.residual)
+    if scores.deviation is not None:
+        yield scores.deviation
+    if scores.explanation is not None:
+        yield from (scores.explanation.parts, *scores.explanation.causes.values())
+
+
+def _kind(explanation: Explanation) -> KindOfParts:
+    return "leave-one-out" if explanation.leave_one_out else "shares"
+
+
+def _explained(
+    explanation: Explanation, place: int, known: Sequence[tuple[str, str | None]], item: str | None
+) -> dict[str, Any]:
+    """Why the score of one candidate is what it is."""
+    own = [item is not None and its_item == item for _, its_item in known]
+    events = ((*known[event], part) for event, part in explanation.events_of(place, own))
+    found: dict[str, Any] = {"because": [Reason(event=event, item=of, part=part) for event, of, part in events]}
+    if explanation.causes:
+        found["causes"] = [Cause(cause=cause, part=part) for cause, part in explanation.causes_of(place).items()]
+    return found

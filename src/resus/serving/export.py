@@ -48,7 +48,7 @@ def check_out_folder(folder: Path) -> None:
     if folder.is_file():
         raise ConfigError(f"{folder} is a file: choose a folder for the export")
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    foreign = {name for name in found - PARTS if Path(name).stem != Path(PREDICTOR).stem}
+    foreign = {name for name in found - PARTS if not name.startswith(Path(PREDICTOR).stem)}
     if found and (CATALOGUE not in found or foreign):
         raise ConfigError(
             f"{folder} holds {min(foreign or found)}, so it is not an export: choose another folder with --out"

@@ -121,16 +121,29 @@ class PredictRequest(Message):
         return self
 
 
+KindOfParts = Literal["shares", "leave-one-out"]
+
+
 class Reason(Message):
-    """By how much one event moved a score."""
+    """How much one event moved a score, on the scale of the residual. `parts` of the answer says how to read it."""
 
     event: str
     item: str | None = None
     part: float
 
 
+class Cause(Message):
+    """What one cause, such as "taste" or "same authors", adds to the residual."""
+
+    cause: str
+    part: float
+
+
 class ScoredCandidate(Message):
-    """P(click) = σ(basis + residual). The parts of `because`, largest first, sum to the residual.
+    """P(click) = σ(basis + residual). With `explain`, `because` says what each event did.
+
+    Events with the candidate's own item come first, then the largest part. The parts of `causes`, largest first, sum to
+    the residual; a cause that adds nothing is left out. Only learners that know causes give `causes`.
 
     `candidate` is the candidate's place in the request, from 0. `deviation` is the standard deviation of the residual;
     it is null for nearest neighbour, and for ridge before the first event.
@@ -143,14 +156,20 @@ class ScoredCandidate(Message):
     residual: float
     deviation: float | None
     because: list[Reason] | None = None
+    causes: list[Cause] | None = None
 
 
 class PredictAnswer(Message):
-    """`support` is the number of events behind the answers."""
+    """`support` is the number of events behind the answers.
+
+    `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
+    what it would be without the event, and these need not sum to the residual.
+    """
 
     user: str | None
     support: int
     model: str
+    parts: KindOfParts | None = None
     answers: list[ScoredCandidate]
 
 

@@ -34,7 +34,8 @@ class Batches(Protocol[Yielded]):
 class Schedule:
     """The name of a stage, how long it runs, what judges it, where it saves its state and who is told.
 
-    `start` is the validation score of the weights that the stage starts from. If no epoch beats it, they stay.
+    `start` is the validation score of the weights that the stage starts from. If no epoch beats it, they stay. With
+    `keep_last` all epochs run and the last one counts: for a stage with too few parameters to overfit.
     `report` gets the history of the stage after each epoch, and when a checkpoint is loaded.
     """
 
@@ -43,6 +44,7 @@ class Schedule:
     epochs: int
     patience: int
     start: float = float("-inf")
+    keep_last: bool = False
     checkpoint: Checkpoint | None = None
     progress: Progress = silent
     report: Callable[[History], None] = lambda _: None
@@ -110,7 +112,7 @@ class _Stage:
         score = schedule.validate()
         state.epoch, state.batch, state.loss, state.seconds = state.epoch + 1, 0, 0.0, 0.0
         _check_finite(task, torch.tensor(score))
-        if score > state.best_auc:
+        if score > state.best_auc or schedule.keep_last:
             state.best_auc, state.best_epoch, self.best = score, state.epoch, _copy(self.module)
         state.finished = state.epoch >= schedule.epochs or state.epoch - state.best_epoch >= schedule.patience
         seconds = round(time.perf_counter() - began, 3)
@@ -153,7 +155,7 @@ def _check_finite(task: str, *values: Tensor) -> None:
     if not all(bool(value.isfinite().all()) for value in values):
         raise TrainingError(
             f"{task}: the numbers are not finite any more; "
-            "lower the learning rate, raise learner.ridge or check the numeric fields"
+            "lower the learning rate, check the numeric fields or, with learner.kind=ridge, raise learner.ridge"
         )
 
 

@@ -15,6 +15,7 @@ from resus.episodes.batch import features_of, labels_of
 from resus.files import atomic_path
 from resus.history import EpochRecord, best_epoch
 from resus.model.predictors import GradientSettings
+from resus.model.predictors.average import AveragePredictor
 from resus.model.predictors.base import Predictor
 from resus.randomness import Purpose, generator
 from resus.tensor_files import load_tensors, save_tensors
@@ -25,6 +26,7 @@ from resus.training.run import Run
 from resus.training.workers import no_loss, own_rows
 
 STAGE = "predictor"
+WORTHWHILE = 0.002  # of the Logloss
 BLOCK_ROWS = 1 << 16
 
 
@@ -49,14 +51,15 @@ def open_logits(run: Run) -> Floats:
     return np.asarray(np.lib.format.open_memmap(path, mode="r+"))
 
 
-def cross_fit(run: Run, logits: Floats) -> None:
-    """Fill in each training user's logits by a predictor that never saw the user.
+def cross_fit(run: Run, logits: Floats) -> list[Predictor]:
+    """Fill in each training user's logits by a predictor that never saw the user; return these predictors.
 
     Their errors are then as large as those for a new user. Each fold of users has its own predictor, trained on the
     other folds for as many epochs as were best for the predictor of all.
     """
     if not run.config.cross_fitted:
-        return
+        return []
+    fitted = []
     seed, folds, users = run.config.seed, run.config.training.folds, run.split.train
     known = run.given.history if run.given else run.history_of(STAGE)
     epochs = best_epoch(known).epoch if known else None
@@ -64,14 +67,36 @@ def cross_fit(run: Run, logits: Floats) -> None:
     for fold in range(folds):
         stage = f"predictor without fold {fold + 1} of {folds}"
         rows = run.own_rows(users[fold_of == fold])
-        missing = np.array([np.isnan(logits[rows]).sum()], dtype=np.float32)
+        missing = run.workers.combine(np.array([np.isnan(logits[rows]).sum()], dtype=np.float32))[0]
         checkpoint = run.checkpoint(stage)
-        if not run.workers.combine(missing)[0] and not (checkpoint and checkpoint.exists()):
-            continue  # another run has computed these logits, and has their history
         torch.manual_seed(seed)
         predictor = run.config.predictor.build_predictor(run.log.features)
+        kept = run.logits_file and run.logits_file.with_suffix(f".{fold + 1}-of-{folds}.safetensors")
+        fitted.append(predictor)
+        if kept and kept.exists() and not missing and not (checkpoint and checkpoint.exists()):
+            predictor.load_state_dict(load_tensors(kept)[0])  # of another run, which has its history
+            continue
         _fit(run, predictor, users[fold_of != fold], stage, epochs)
         _fill(run, logits, predictor, rows)
+        if kept:
+            save_tensors(kept, dict(predictor.state_dict()), {})
+    return fitted
+
+
+def better_of(run: Run, predictor: Predictor, fitted: Sequence[Predictor]) -> Predictor:
+    """The predictor alone, or the mean of it and the cross-fitted ones where validation users gain from it.
+
+    Every answer of the mean costs as much as those of all its members, so a tiny gain is not enough.
+    """
+    if not fitted or isinstance(predictor, AveragePredictor) or run.config.training.average == "never":
+        return predictor
+    average = AveragePredictor([predictor, *fitted])
+    alone, together = (run.validation.logloss_of_predictor(one) for one in (predictor, average))
+    if run.config.training.average == "auto" and together > (1 - WORTHWHILE) * alone:
+        return predictor
+    stage = "mean of all predictors"
+    run.record(stage, [EpochRecord(stage, 1, run.validation.auc_of_predictor(average))])
+    return average
 
 
 def fill_logits(run: Run, logits: Floats, predictor: Predictor) -> None:

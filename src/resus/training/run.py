@@ -98,7 +98,7 @@ class Run:
         epochs: int,
         patience: int,
         validate: Callable[[], float],
-        start: float = float("-inf"),
+        keep_last: bool = False,
     ) -> Schedule:
         """The schedule of a stage that reports to this run."""
         return Schedule(
@@ -106,7 +106,7 @@ class Run:
             validate,
             epochs,
             patience,
-            start,
+            keep_last=keep_last,
             checkpoint=self.checkpoint(stage),
             progress=self.progress,
             report=lambda history: self.record(stage, history),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from resus.arrays import Floats
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import ConfigError
@@ -67,11 +68,20 @@ def train_predictor(
     return TrainedPredictor(predictor, run.history)
 
 
-def write_cross_fitted_logits(
-    config: Config, log: InteractionLog, given: TrainedPredictor, *, folder: Path, progress: Progress = silent
-) -> History:
-    """Fill the file `given.logits` with the training users' cross-fitted logits. Resumes an unfinished run."""
+def cross_fitted_logits(
+    config: Config,
+    log: InteractionLog,
+    given: TrainedPredictor,
+    *,
+    folder: Path | None = None,
+    progress: Progress = silent,
+) -> tuple[Floats, History]:
+    """The training users' cross-fitted logits, NaN for all other rows, and how the predictors behind them learned.
+
+    They are kept in the file `given.logits` if it is set. With a `folder`, resumes an unfinished run.
+    """
     run = Run(config, log, folder=folder, given=given, progress=progress)
     run.open(resume=True)
-    cross_fit(run, open_logits(run))
-    return run.history
+    logits = open_logits(run)
+    cross_fit(run, logits)
+    return logits, run.history

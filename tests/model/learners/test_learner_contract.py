@@ -9,10 +9,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logistic_oracle import ITEMS, design_of, newton
+from plus_oracle import answers_of, crowd_of, draw_rows, layout_of, plus_learner
 from torch import Tensor
 
 from resus.arrays import Doubles
+from resus.model.encoders.base import Encoder
 from resus.model.learners import LEARNERS
 from resus.model.learners.base import Learner, residuals_of
 from resus.model.learners.nearest import LearnedSimilarity, NearestLearner
@@ -66,26 +67,32 @@ def weighted_neighbours(
     return found
 
 
-def mode(learner: PlusLearner, support: Doubles, labels: Doubles, basis: Doubles, query: Doubles) -> Doubles:
-    """The logistic regression on columns whose inner products are the prior covariance."""
-    prior = {"bias": learner.prior.bias, "taste": learner.prior.taste, "repeat": learner.prior.repeat}
-    scales = {name: float(scale.detach()) for name, scale in prior.items()}
-    weights, _ = newton(design_of(support, scales), labels, basis)
-    found: Doubles = design_of(query, scales) @ weights
-    return found
+def posterior_mode(learner: PlusLearner, support: Doubles, labels: Doubles, basis: Doubles, query: Doubles) -> Doubles:
+    """A logistic regression, and loops over the user's other items."""
+    return answers_of(learner, support, labels, crowd_of(learner, support, basis), query)
+
+
+def normal(shape: Sequence[int], width: int, random: torch.Generator) -> Tensor:
+    return torch.randn(*shape, width, generator=random)
+
+
+def coded(shape: Sequence[int], width: int, random: torch.Generator) -> Tensor:
+    return draw_rows(shape, layout_of(width), random)
 
 
 @dataclass(frozen=True)
 class Case:
     build: Callable[[int], Learner]
     oracle: Oracle
-    items: bool = False  # the first number of a row is the id of its item
+    rows: Callable[[Sequence[int], int, torch.Generator], Tensor] = normal
     tolerance: float = 1e-5
 
 
 def chosen(**values: Any) -> Callable[[int], Learner]:
     def build(width: int) -> Learner:
-        learner: Learner = LEARNERS.chosen(values).build_learner(width)
+        encoder = Encoder()
+        encoder.width = width
+        learner: Learner = LEARNERS.chosen(values).build_learner(encoder)
         return learner
 
     return build
@@ -96,9 +103,10 @@ CASES = {
     "ridge with bias": Case(chosen(kind="ridge", ridge=0.7, bias=True), normal_equations),
     "nearest": Case(chosen(kind="nearest"), weighted_neighbours),
     "nearest by cosine": Case(chosen(kind="nearest", similarity="cosine"), weighted_neighbours),
-    "plus": Case(chosen(kind="plus", steps=14), mode, items=True, tolerance=3e-5),
+    "plus": Case(lambda width: plus_learner(layout_of(width)), posterior_mode, coded, tolerance=3e-5),
     "only what a learner must have": Case(lambda _: MeanLearner(), shrunk_mean),
 }
+BESIDE_THE_FIT = ("choice of items", "same context")  # causes that the parts of the events leave out
 every_learner = pytest.mark.parametrize("kind", CASES)
 
 
@@ -116,16 +124,17 @@ class Episodes:
     query_user: Tensor
 
     def answers(self, learner: Learner) -> Tensor:
-        outcomes = learner.outcomes(self.labels, self.basis)
-        answers: Tensor = learner(self.support, self.mask, outcomes, self.query, self.query_user)
+        answers: Tensor = learner(self.support, self.mask, self.outcomes(learner), self.query, self.query_user)
         return answers
+
+    def outcomes(self, learner: Learner) -> Tensor:
+        return learner.outcomes(self.labels, learner.crowd(self.basis, self.support))
 
     def prefixes(self, learner: Learner, query: Tensor, sizes: Sequence[int] | None = None) -> Tensor:
         """Of every size, if none are given."""
         sizes = range(1, self.mask.shape[1] + 1) if sizes is None else sizes
-        outcomes = learner.outcomes(self.labels, self.basis)
         with torch.no_grad():
-            return learner.prefixes(self.support, self.mask, outcomes, query, sizes)
+            return learner.prefixes(self.support, self.mask, self.outcomes(learner), query, sizes)
 
     def slots(self, chosen: Any) -> "Episodes":
         """Only some slots of the supports."""
@@ -138,11 +147,8 @@ def drawn(kind: str, sizes: list[int], *, queries: int, width: int, seed: int, s
     random = torch.Generator().manual_seed(seed)
     slots = max(sizes) + spare
     mask = torch.arange(slots) < torch.tensor(sizes).unsqueeze(1)
-    support = torch.randn(len(sizes), slots, width, generator=random)
-    query = torch.randn(queries, width, generator=random)
-    if CASES[kind].items:
-        support[..., 0] = torch.randint(ITEMS, (len(sizes), slots), generator=random)
-        query[:, 0] = torch.randint(ITEMS, (queries,), generator=random)
+    support = CASES[kind].rows((len(sizes), slots), width, random)
+    query = CASES[kind].rows((queries,), width, random)
     labels = torch.randint(2, (len(sizes), slots), generator=random).float()
     basis = torch.randn(len(sizes), slots, generator=random)
     return Episodes(
@@ -200,7 +206,7 @@ def test_prefixes_answer_as_each_size_on_its_own(kind: str, sizes: list[int], wi
     episodes = drawn(kind, sizes, queries=places * len(sizes), width=width, seed=len(sizes))
     episodes = replace(episodes, query_user=torch.arange(len(sizes)).repeat_interleave(places))
     learner = built(kind, width)
-    found = episodes.prefixes(learner, episodes.query.view(len(sizes), places, width))
+    found = episodes.prefixes(learner, episodes.query.view(len(sizes), places, -1))
     assert found.shape == (len(sizes), places, max(sizes))
     for k in {*range(1, max(sizes) + 1, 1 + max(sizes) // 30), max(sizes)}:
         alone = episodes.slots(slice(k))
@@ -211,7 +217,7 @@ def test_prefixes_answer_as_each_size_on_its_own(kind: str, sizes: list[int], wi
 @every_learner
 def test_sizes_come_as_they_are_asked_for(kind: str) -> None:
     episodes = drawn(kind, [9, 4], queries=10, width=5, seed=6)
-    learner, query = built(kind, 5), episodes.query.view(2, 5, 5)
+    learner, query = built(kind, 5), episodes.query.view(2, 5, -1)
     every, some = episodes.prefixes(learner, query), episodes.prefixes(learner, query, [7, 2, 7])
     assert close(some, every[..., [6, 1, 6]], CASES[kind].tolerance)
 
@@ -222,7 +228,7 @@ def test_an_empty_support_answers_exactly_zero(kind: str, slots: int) -> None:
     episodes = drawn(kind, [0, 0], queries=6, width=4, seed=1, spare=slots)
     learner = built(kind, 4)
     assert torch.equal(episodes.answers(learner), torch.zeros(6))
-    assert torch.equal(episodes.prefixes(learner, episodes.query.view(2, 3, 4)), torch.zeros(2, 3, slots))
+    assert torch.equal(episodes.prefixes(learner, episodes.query.view(2, 3, -1)), torch.zeros(2, 3, slots))
 
 
 @every_learner
@@ -236,7 +242,7 @@ def test_what_empty_slots_hold_does_not_matter(kind: str) -> None:
         basis=torch.where(episodes.mask, episodes.basis, -50.0),
     )
     assert torch.equal(episodes.answers(learner), spoiled.answers(learner))
-    query = episodes.query.view(3, 6, 4)
+    query = episodes.query.view(3, 6, -1)
     assert torch.equal(episodes.prefixes(learner, query), spoiled.prefixes(learner, query))
 
 
@@ -271,10 +277,11 @@ def test_gradients_are_those_of_float64_and_empty_slots_get_none(kind: str) -> N
 def test_a_live_user_answers_as_the_learner_does_for_the_same_support(kind: str, steps: list[tuple[str, int]]) -> None:
     width = 4
     learner = built(kind, width).requires_grad_(False)
-    state, known = learner.live_state(width), list[tuple[Tensor, Tensor]]()
+    query = drawn(kind, [1], queries=6, width=width, seed=77).query
+    state, known = learner.live_state(query.shape[1]), list[tuple[Tensor, Tensor]]()
     for number, (verb, place) in enumerate(steps):
         event = drawn(kind, [1], queries=6, width=width, seed=number)
-        outcome = learner.outcomes(event.labels, event.basis)[0, 0]
+        outcome = event.outcomes(learner)[0, 0]
         if verb == "insert":
             state.insert(place % (len(known) + 1), event.support[0, 0], outcome)
             known.insert(place % (len(known) + 1), (event.support[0, 0], outcome))
@@ -284,17 +291,33 @@ def test_a_live_user_answers_as_the_learner_does_for_the_same_support(kind: str,
         elif known:
             state.remove(place % len(known))
             del known[place % len(known)]
-    query = drawn(kind, [1], queries=6, width=width, seed=77).query
-    answer = state.answer(query)
-    assert len(state) == len(known) == answer.parts.shape[1]
+    answer = state.answer(query, explain=True)
+    assert torch.equal(state.answer(query).residual, answer.residual)
+    assert state.answer(query).explanation is None
+    explained = answer.explanation
+    assert explained is not None
+    assert len(state) == len(known) == explained.parts.shape[1]
     assert (answer.deviation is not None) == (learner.has_posterior or (bool(known) and "ridge" in kind))
-    expected = torch.zeros(6)
-    if known:
-        support, outcomes = (torch.stack(values).unsqueeze(0) for values in zip(*known, strict=True))
-        filled = torch.ones(1, len(known), dtype=torch.bool)
-        expected = learner(support, filled, outcomes, query, torch.zeros(6, dtype=torch.int64))
-        again = learner.live_state(width)
+
+    def answered(events: list[tuple[Tensor, Tensor]]) -> Tensor:
+        if not events:
+            return torch.zeros(6)
+        support, outcomes = (torch.stack(values).unsqueeze(0) for values in zip(*events, strict=True))
+        filled = torch.ones(1, len(events), dtype=torch.bool)
+        answers: Tensor = learner(support, filled, outcomes, query, torch.zeros(6, dtype=torch.int64))
+        again = learner.live_state(query.shape[1])
         again.fill(support[0], outcomes[0])
-        assert close(again.answer(query).residual, expected, 1e-4)
+        assert close(again.answer(query).residual, answers, 1e-4)
+        return answers
+
+    expected = answered(known)
     assert close(answer.residual, expected, 1e-4)
-    assert close(answer.parts.sum(dim=1), answer.residual, 1e-4)
+    if explained.leave_one_out:
+        for place in range(len(known)):
+            without = answered(known[:place] + known[place + 1 :])
+            assert close(answer.residual - explained.parts[:, place], without, 1e-4)
+    else:
+        fitted = answer.residual - sum(explained.causes.get(cause, 0.0) for cause in BESIDE_THE_FIT)
+        assert close(explained.parts.sum(dim=1), fitted, 1e-4)
+    if explained.causes:
+        assert close(torch.stack([*explained.causes.values()]).sum(dim=0), answer.residual, 1e-4)

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from plus_oracle import draw_rows, layout_of, plus_learner
 from torch import Tensor
 
 from resus.model.learners import ridge as ridge_module
@@ -13,6 +14,7 @@ from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge import RidgeLearner
 
 WIDTH = 3  # the border is at four events
+LAYOUT = layout_of(WIDTH)  # of RESUS+
 CANDIDATES = torch.randn(6, WIDTH, generator=torch.Generator().manual_seed(8))
 STEPS = st.lists(
     st.tuples(
@@ -42,9 +44,10 @@ class Followed:
         code, outcome = self.random.normal(size=WIDTH), self.random.uniform(-1, 1)
         if self.learner is None:
             return torch.from_numpy(code).float(), torch.tensor(outcome, dtype=torch.float32)
-        item = float(self.random.integers(2))
+        row = draw_rows((), LAYOUT, torch.Generator().manual_seed(int(self.random.integers(1 << 16))))
         label = float(self.random.integers(2))
-        return torch.tensor([item, *code]), self.learner.outcomes(torch.tensor(label), torch.tensor(3 * outcome))
+        crowd = self.learner.crowd(torch.tensor(3 * outcome), row)
+        return row, self.learner.outcomes(torch.tensor(label), crowd)
 
     def do(self, verb: str, number: int = 0) -> None:
         count = len(self.events)
@@ -70,6 +73,11 @@ class Followed:
         return torch.stack(codes), torch.stack(outcomes)
 
 
+def all_but_one(count: int) -> list[Tensor]:
+    """The places of all events but one, for each of them."""
+    return [torch.tensor([other for other in range(count) if other != one], dtype=torch.int64) for one in range(count)]
+
+
 def check_ridge(followed: Followed, learner: RidgeLearner) -> None:
     state = followed.state
     assert len(state) == len(followed.events)
@@ -78,17 +86,27 @@ def check_ridge(followed: Followed, learner: RidgeLearner) -> None:
     codes, residuals = followed.support
     with torch.no_grad():
         expected = learner(*one_user(codes, residuals), CANDIDATES, torch.zeros(len(CANDIDATES), dtype=torch.int64))
-    answer = state.answer(CANDIDATES)
+    answer = state.answer(CANDIDATES, explain=True)
     torch.testing.assert_close(answer.residual, expected, rtol=1e-5, atol=1e-5)
     known, asked = codes.double(), CANDIDATES.double()
     covariance = known @ known.T + learner.constant
     across = asked @ known.T + learner.constant
-    inverse = torch.linalg.inv(covariance + float(learner.ridge.detach()) * torch.eye(len(known), dtype=torch.float64))
+    strength = float(learner.ridge.detach())
+
+    def solved(among: Tensor, residuals: Tensor) -> Tensor:
+        system = among + strength * torch.eye(len(among), dtype=torch.float64)
+        found: Tensor = torch.linalg.solve(system, residuals.double())
+        return found
+
+    inverse = torch.linalg.inv(covariance + strength * torch.eye(len(known), dtype=torch.float64))
     variance = (asked * asked).sum(dim=1) + learner.constant - (across @ inverse * across).sum(dim=1)
     assert answer.deviation is not None
     torch.testing.assert_close(answer.deviation.double(), variance.clamp(min=0).sqrt(), rtol=1e-4, atol=1e-5)
-    parts = across * (inverse @ residuals.double())
-    torch.testing.assert_close(answer.parts.double(), parts, rtol=1e-4, atol=1e-5)
+    assert answer.explanation is not None
+    assert answer.explanation.leave_one_out
+    weights = [across[:, kept] @ solved(covariance[kept][:, kept], residuals[kept]) for kept in all_but_one(len(known))]
+    parts = (across @ solved(covariance, residuals)).unsqueeze(1) - torch.stack(weights, dim=1)
+    torch.testing.assert_close(answer.explanation.parts.double(), parts, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -127,30 +145,28 @@ def test_rounding_does_not_add_up(every: int, monkeypatch: pytest.MonkeyPatch) -
     check_ridge(followed, learner)
 
 
-def plus() -> PlusLearner:
-    learner = PlusLearner(steps=4, bias=True, taste=True, repeats=True)
-    learner.start_from(bias=0.6, taste=1.7, repeat=2.5)
-    return learner.requires_grad_(False)
-
-
 @settings(max_examples=40)
 @given(steps=STEPS, seed=st.integers(0, 2**16))
 def test_the_posterior_is_that_of_the_support_after_any_changes(steps: list[tuple[str, int]], seed: int) -> None:
-    learner = plus()
-    followed = Followed(learner.live_state(1 + WIDTH), seed, learner)
-    candidates = torch.cat([torch.arange(6).unsqueeze(1) % 3, CANDIDATES], dim=1)
+    learner = plus_learner(LAYOUT, steps=4).requires_grad_(False)
+    followed = Followed(learner.live_state(LAYOUT.width), seed, learner)
+    candidates = draw_rows((6,), LAYOUT, torch.Generator().manual_seed(8))
     for verb, number in steps:
         followed.do(verb, number)
         followed.state.answer(candidates[:1])  # so that an answer kept too long would show
-    answer = followed.state.answer(candidates)
+    answer = followed.state.answer(candidates, explain=True)
     assert len(followed.state) == len(followed.events)
     if not followed.events:
-        torch.testing.assert_close(answer.deviation, learner.prior.variance(candidates[:, 1:].double()).sqrt().float())
+        torch.testing.assert_close(answer.deviation, learner.prior.variance(LAYOUT.unpack(candidates)).sqrt().float())
+        assert not answer.residual.any()
         return
     support = one_user(*followed.support)
     expected = learner(*support, candidates, torch.zeros(len(candidates), dtype=torch.int64))
     torch.testing.assert_close(answer.residual, expected, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(answer.parts.sum(dim=1), answer.residual, rtol=1e-4, atol=1e-5)
+    assert answer.explanation is not None
+    causes = answer.explanation.causes
+    fitted = answer.residual - causes["choice of items"] - causes["same context"]
+    torch.testing.assert_close(answer.explanation.parts.sum(dim=1), fitted, rtol=1e-4, atol=1e-5)
     (posterior,) = learner.posteriors(*support, [len(followed.events)])
     variance = posterior.variance(candidates.unsqueeze(0))
     torch.testing.assert_close(answer.deviation, variance.squeeze(0).sqrt().float(), rtol=1e-5, atol=1e-6)

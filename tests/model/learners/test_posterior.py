@@ -1,40 +1,39 @@
 """RESUS+'s learner against the posterior written out: features, a numeric optimiser and inverses, user by user."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from logistic_oracle import ITEMS, design_of, newton
+from plus_oracle import Scales, answers_of, design_of, draw_rows, layout_of, newton, plus_learner, rows_of
 from scipy.optimize import brentq
 from scipy.special import expit
 from torch import Tensor
 
 from resus.arrays import Doubles
 from resus.model.learners.base import Posterior
-from resus.model.learners.plus.fit import fit
+from resus.model.learners.plus import fit as fitting
+from resus.model.learners.plus.fit import LONG, fit
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.plus.prior import Known
 
-PRIOR = {"bias": 0.6, "taste": 1.7, "repeat": 2.5}
+WIDTH = 3
 
 
-def built(steps: int = 4, *, bias: bool = True, taste: bool = True, repeats: bool = True) -> PlusLearner:
-    learner = PlusLearner(steps=steps, bias=bias, taste=taste, repeats=repeats)
-    learner.start_from(**PRIOR)
-    return learner
+def built(steps: int = 4, width: int = WIDTH, **parts: bool) -> PlusLearner:
+    return plus_learner(layout_of(width), steps=steps, **parts)
 
 
 @dataclass(frozen=True)
 class Users:
-    """Rows `[U, S, 1 + K]` with few items, so that they repeat; empty slots hold large numbers."""
+    """Rows `[U, S, K]` that match in many values; empty slots hold large numbers."""
 
     support: Tensor
     mask: Tensor
     outcomes: Tensor
-    query: Tensor  # [U, P, 1 + K]
+    query: Tensor  # [U, P, K]
 
     @property
     def flat(self) -> tuple[Tensor, Tensor]:
@@ -57,30 +56,40 @@ class Users:
         support = self.support[user][mask].double().numpy()
         return support, outcomes[:, 0], outcomes[:, 1], self.query[user].double().numpy()
 
+    def first(self, size: int) -> "Users":
+        """Only the first slots of the supports."""
+        return Users(self.support[:, :size], self.mask[:, :size], self.outcomes[:, :size], self.query)
 
-def drawn(sizes: list[int], *, width: int = 3, places: int = 5, seed: int = 0, spread: float = 2.0) -> Users:
-    random = torch.Generator().manual_seed(seed)
+    def designs(self, user: int, learner: PlusLearner) -> tuple[Doubles, Doubles]:
+        """Feature vectors of the events and of the queries of one user."""
+        support, _, _, query = self.known(user)
+        both = design_of(rows_of(np.concatenate([support, query]), learner.layout), Scales.of(learner))
+        return both[: len(support)], both[len(support) :]
 
-    def rows(count: int) -> Tensor:
-        items = torch.randint(ITEMS, (len(sizes), count, 1), generator=random)
-        return torch.cat([items, torch.randn(len(sizes), count, width, generator=random)], dim=2)
+    def mode(self, user: int, learner: PlusLearner) -> tuple[Doubles, Doubles]:
+        """Of the weights of these vectors, with the Hessian there."""
+        _, labels, basis, _ = self.known(user)
+        return newton(self.designs(user, learner)[0], labels, basis)
 
+
+def drawn(sizes: list[int], *, width: int = WIDTH, places: int = 5, seed: int = 0, spread: float = 2.0) -> Users:
+    random, layout = torch.Generator().manual_seed(seed), layout_of(width)
     slots = max(sizes)
     mask = torch.arange(slots) < torch.tensor(sizes).unsqueeze(1)
     labels = torch.randint(2, (len(sizes), slots), generator=random).float()
-    outcomes = built().outcomes(labels, spread * torch.randn(len(sizes), slots, generator=random))
-    support = torch.where(mask.unsqueeze(2), rows(slots), 1e3)
-    return Users(support, mask, torch.where(mask.unsqueeze(2), outcomes, 7e3), rows(places))
+    outcomes = torch.stack([labels, spread * torch.randn(len(sizes), slots, generator=random)], dim=2)
+    support = torch.where(mask.unsqueeze(2), draw_rows((len(sizes), slots), layout, random), 1e3)
+    query = draw_rows((len(sizes), places), layout, random)
+    return Users(support, mask, torch.where(mask.unsqueeze(2), outcomes, 7e3), query)
 
 
 def test_no_step_leads_away_from_the_mode() -> None:
-    users = drawn([30], width=4, seed=3, spread=6.0)
-    support, labels, basis, _ = users.known(0)
-    design = design_of(support, PRIOR)
+    users, learner = drawn([30], width=4, seed=3, spread=6.0), built(width=4)
+    _, labels, basis, _ = users.known(0)
+    design, _ = users.designs(0, learner)
+    known = Known.of(learner.layout, users.support, users.mask, users.outcomes)
     losses = []
     for steps in range(1, 9):
-        learner = built(steps)
-        known = Known.of(users.support, users.mask, users.outcomes)
         dual = fit(learner.prior, known, steps=steps).detach().numpy()[0]
         weights = design.T @ dual
         logits = basis + design @ weights
@@ -93,8 +102,8 @@ def test_no_step_leads_away_from_the_mode() -> None:
 
 
 def test_steps_end_where_more_of_them_would_not_be_seen() -> None:
-    users = drawn([12, 7], width=3, seed=4)
-    known = Known.of(users.support, users.mask, users.outcomes)
+    users = drawn([12, 7], seed=4)
+    known = Known.of(layout_of(WIDTH), users.support, users.mask, users.outcomes)
     fits = [fit(built().prior, known, steps=steps).detach() for steps in (1, 9, 30)]
     assert torch.equal(fits[1], fits[2]), "none is taken after the fit has arrived"
     assert not torch.allclose(fits[0], fits[1], atol=1e-3)
@@ -102,76 +111,86 @@ def test_steps_end_where_more_of_them_would_not_be_seen() -> None:
 
 @pytest.mark.parametrize(("label", "basis"), [(1.0, 0.0), (0.0, 1.5), (1.0, -6.0)])
 def test_six_steps_are_near_the_mode_also_of_a_long_user_of_one_label(label: float, basis: float) -> None:
-    events = 600
-    drawn_rows = drawn([events], width=2, seed=15)
-    outcomes = built().outcomes(torch.full((1, events), label), torch.full((1, events), basis))
-    user = Users(drawn_rows.support, drawn_rows.mask, outcomes, drawn_rows.query)
-    support, labels, basis_logits, query = user.known(0)
-    mode, _ = newton(design_of(support, PRIOR), labels, basis_logits)
-    found = user.answers(built(steps=6)).detach().double().numpy()[0]
-    np.testing.assert_allclose(found, design_of(query, PRIOR) @ mode, rtol=0.03)
+    events, learner = 600, built(steps=6)
+    outcomes = torch.stack([torch.full((1, events), label), torch.full((1, events), basis)], dim=2)
+    user = replace(drawn([events], seed=15), outcomes=outcomes)
+    found = user.answers(learner).detach().double().numpy()[0]
+    np.testing.assert_allclose(found, answers_of(learner, *user.known(0)), rtol=0.03, atol=1e-3)
 
 
-@pytest.mark.parametrize("missing", ["bias", "taste", "repeats"])
-def test_a_part_left_out_has_no_variance(missing: str) -> None:
-    users = drawn([6, 4], seed=4)
-    found = users.answers(built(steps=14, **{missing: False})).detach().double().numpy()
-    prior = PRIOR | {"repeat" if missing == "repeats" else missing: 0.0}
+@pytest.mark.parametrize("missing", ["bias", "matches", "taste", "choices", "context"])
+def test_a_part_left_out_adds_nothing(missing: str) -> None:
+    users, learner = drawn([6, 4], seed=4), built(14, **{missing: False})
+    found = users.answers(learner).detach().double().numpy()
+    whole = users.answers(built(14)).detach().double().numpy()
+    assert np.abs(found - whole).max() > 1e-2
     for user in range(2):
-        support, labels, basis, query = users.known(user)
-        mode, _ = newton(design_of(support, prior), labels, basis)
-        np.testing.assert_allclose(found[user], design_of(query, prior) @ mode, atol=2e-5)
+        np.testing.assert_allclose(found[user], answers_of(learner, *users.known(user)), atol=2e-5)
 
 
 @pytest.mark.parametrize("steps", [1, 9])
 @pytest.mark.parametrize(("sizes", "width"), [([30, 12, 0], 3), ([9, 4], 16), ([1], 1)])
 def test_prefixes_answer_as_each_size_on_its_own(sizes: list[int], width: int, steps: int) -> None:
-    """Also where the fit to more events goes through a system of φ's size, and where it may not start from fewer."""
-    users, learner = drawn(sizes, width=width, seed=len(sizes)), built(steps)
+    """Also with a single step, which may not start from the fit to fewer events."""
+    users, learner = drawn(sizes, width=width, seed=len(sizes)), built(steps, width)
     asked = [*range(1, max(sizes) + 1), 1]
     with torch.no_grad():
         found = learner.prefixes(users.support, users.mask, users.outcomes, users.query, asked)
         for column, k in enumerate(asked):
-            alone = Users(users.support[:, :k], users.mask[:, :k], users.outcomes[:, :k], users.query)
+            alone = users.first(k)
             torch.testing.assert_close(found[..., column], alone.answers(learner), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("asked", [[0, 1], [1], [0, 1, 2, 3], [3, 0]])
 def test_prefixes_of_a_surely_wrong_basis_end_at_the_mode(asked: list[int]) -> None:
-    learner = PlusLearner(steps=6, bias=True, taste=False, repeats=False)
-    learner.start_from(bias=16.0, taste=1.0, repeat=1.0)
-    rows = torch.cat([torch.arange(3.0).view(1, 3, 1), torch.ones(1, 3, 2)], dim=2)
-    mask, query = torch.ones(1, 3, dtype=torch.bool), rows[:, :1] + 7
+    learner = built(6, matches=False, taste=False, choices=False, context=False)
+    learner.start_from(bias=16.0)
+    users = drawn([3])
     outcomes = learner.outcomes(torch.ones(1, 3), torch.full((1, 3), -8.0))
     with torch.no_grad():
-        found = learner.prefixes(rows, mask, outcomes, query, asked)[0, 0]
+        found = learner.prefixes(users.support, users.mask, outcomes, users.query, asked)[0, 0]
     for column, k in enumerate(asked):
         mode = brentq(lambda added, k=k: 16.0 * k * expit(8.0 - added) - added, 0.0, 100.0)
         assert found[column].item() == pytest.approx(mode, abs=1e-3)
 
 
-def test_many_events_are_answered_as_few_are() -> None:
-    """Supports beyond 2·(K + 1) events go through a system of φ's size; as a prefix of wide rows they do not."""
-    narrow, learner = drawn([40, 25, 0], width=2, seed=9), built()
-    wide_rows = [
-        torch.cat([rows, rows.new_zeros(*rows.shape[:2], 60)], dim=2) for rows in (narrow.support, narrow.query)
-    ]
-    wide = Users(wide_rows[0], narrow.mask, narrow.outcomes, wide_rows[1])
-    torch.testing.assert_close(narrow.answers(learner), wide.answers(learner), rtol=1e-5, atol=1e-6)
-    scale_of = torch.autograd.grad(narrow.answers(learner).square().sum(), list(learner.parameters()))
-    scale_in_dual = torch.autograd.grad(wide.answers(learner).square().sum(), list(learner.parameters()))
-    torch.testing.assert_close(scale_of, scale_in_dual, rtol=1e-5, atol=1e-6)
+def test_long_supports_are_answered_without_a_matrix_as_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conjugate gradients and Cholesky factors give the same answers, gradients and variances."""
+    users = drawn([60, 35, 3, 0], seed=9)
+    found = []
+    for most in (59, 60):
+        monkeypatch.setattr(fitting, "LONG", most)
+        learner = built(steps=6, common=False, scale=False)
+        answers = users.answers(learner)
+        gradients = torch.autograd.grad(answers.double().square().sum(), list(learner.parameters()))
+        with torch.no_grad():
+            spread = users.posterior(learner)
+            variances = spread.variance(users.query), spread.variance_of_sum(users.query, torch.ones(4, 5))
+        found.append((answers.detach(), *gradients, *variances))
+    for iterated, exact in zip(*found, strict=True):
+        torch.testing.assert_close(iterated, exact, rtol=1e-5, atol=1e-6)
+
+
+def test_more_than_512_events_are_answered_as_fewer_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    users, learner = drawn([LONG + 8], seed=10), built(steps=3)
+    with torch.no_grad():
+        found = users.answers(learner)
+        monkeypatch.setattr(fitting, "_Iterative", None)
+        with pytest.raises(TypeError):
+            users.answers(learner)
+        monkeypatch.setattr(fitting, "LONG", LONG + 8)
+        torch.testing.assert_close(found, users.answers(learner), rtol=1e-5, atol=1e-5)
+    assert LONG == 512
 
 
 @pytest.mark.parametrize("width", [3, 16])
 def test_the_variance_is_that_of_laplace(width: int) -> None:
-    users, learner = drawn([12, 5], width=width, seed=11), built(steps=14)
+    users, learner = drawn([12, 5], width=width, seed=11), built(14, width)
     with torch.no_grad():
         found = users.posterior(learner).variance(users.query).numpy()
     for user in range(2):
-        support, labels, basis, query = users.known(user)
-        _, hessian = newton(design_of(support, PRIOR), labels, basis)
-        design = design_of(query, PRIOR)
+        _, hessian = users.mode(user, learner)
+        _, design = users.designs(user, learner)
         np.testing.assert_allclose(found[user], (design @ np.linalg.inv(hessian) * design).sum(axis=1), rtol=1e-5)
 
 
@@ -182,52 +201,51 @@ def test_the_variance_is_that_of_laplace(width: int) -> None:
     seed=st.integers(0, 2**16),
 )
 def test_the_variance_of_a_sum_is_that_of_the_whole_covariance(sizes: list[int], width: int, seed: int) -> None:
-    users, learner = drawn(sizes, width=width, places=8, seed=seed), built(steps=14)
+    users, learner = drawn(sizes, width=width, places=8, seed=seed), built(14, width)
     weights = torch.rand(len(sizes), 8, generator=torch.Generator().manual_seed(seed)) * torch.tensor([0.0, *[1.0] * 7])
     with torch.no_grad():
         found = users.posterior(learner).variance_of_sum(users.query, weights).numpy()
     for user in range(len(sizes)):
-        support, labels, basis, query = users.known(user)
-        _, hessian = newton(design_of(support, PRIOR), labels, basis)
-        summed = weights[user].double().numpy() @ design_of(query, PRIOR)
+        _, asked = users.designs(user, learner)
+        summed = weights[user].double().numpy() @ asked
+        _, hessian = users.mode(user, learner)
         np.testing.assert_allclose(found[user], summed @ np.linalg.inv(hessian) @ summed, rtol=1e-5)
 
 
 def test_gradients_of_the_scales_are_those_of_differences() -> None:
-    users, learner = drawn([7, 3], seed=12), built()
+    users, learner = drawn([7, 3], seed=12), built(14, common=False, scale=False)
     value = users.answers(learner).double().square().sum()
     gradients = torch.autograd.grad(value, list(learner.parameters()))
     for parameter, gradient in zip(learner.parameters(), gradients, strict=True):
-        moved = []
-        for step in (1e-2, -1e-2):
-            with torch.no_grad():
-                parameter.add_(step)
-                moved.append(float(users.answers(learner).double().square().sum()))
-                parameter.sub_(step)
-        assert abs((moved[0] - moved[1]) / 2e-2 - float(gradient)) < 1e-3 * max(1.0, abs(float(gradient)))
+        for entry, expected in zip(parameter.view(-1), gradient.view(-1).tolist(), strict=True):
+            moved = []
+            for step in (1e-2, -1e-2):
+                with torch.no_grad():
+                    entry.add_(step)
+                    moved.append(float(users.answers(learner).double().square().sum()))
+                    entry.sub_(step)
+            assert abs((moved[0] - moved[1]) / 2e-2 - expected) < 1e-3 * max(1.0, abs(expected))
 
 
-@pytest.mark.parametrize(("size", "width"), [(6, 3), (20, 1)])
-def test_unknown_items_are_not_the_same(size: int, width: int) -> None:
-    """Of two events and a query whose items are unknown, each counts as a separate item."""
-    users, learner = drawn([size, 3], width=width, seed=15), built()
-    unknown, apart, asked = users.support.clone(), users.support.clone(), users.query.clone()
-    unknown[:, :2, 0], apart[:, :2, 0], asked[:, 0, 0] = -1.0, torch.tensor([91.0, 92.0]), -1.0
-    away = asked.clone()
-    away[:, 0, 0] = 93.0
-    pairs = [Users(rows, users.mask, users.outcomes, query) for rows, query in ((unknown, asked), (apart, away))]
+def test_unknown_items_do_not_match_but_leave_each_other_out() -> None:
+    """For the fit they are items of their own; choices and contexts leave them out, since they may be the same item."""
+    users, learner = drawn([6, 3], seed=15), built(choices=False, context=False)
+    item_share = 3 + sum(learner.layout.columns)
+    support, query = users.support.clone(), users.query.clone()
+    support[:, :2, item_share], query[:, 0, item_share] = 0.0, 0.0
+    unknown, apart, asked, away = support.clone(), support.clone(), query.clone(), query.clone()
+    unknown[:, :2, 0], apart[:, :2, 0] = -1.0, torch.tensor([91.0, 92.0])
+    asked[:, 0, 0], away[:, 0, 0] = -1.0, 93.0
+    pairs = [replace(users, support=rows, query=query) for rows, query in ((unknown, asked), (apart, away))]
     with torch.no_grad():
         found, expected = (each.answers(learner) for each in pairs)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-        sizes = range(1, size + 1)
-        found, expected = (
-            learner.prefixes(each.support, each.mask, each.outcomes, each.query, sizes) for each in pairs
-        )
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+        assert torch.equal(found, expected)
         found, expected = (each.posterior(learner).variance(each.query) for each in pairs)
-        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
-        found, expected = (learner.evidence(each.support, each.mask, each.outcomes) for each in pairs)
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        assert torch.equal(found, expected)
+        every = replace(pairs[0], query=asked[:, :1])
+        others = replace(every, mask=users.mask & (unknown[..., 0] >= 0))
+        added, expected = (each.answers(built()) - each.answers(learner) for each in (every, others))
+        torch.testing.assert_close(added, expected)
 
 
 def test_the_surest_basis_does_no_harm() -> None:

@@ -14,7 +14,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.multi import MultiField
 from resus.data.fields.numeric import NumericField
 from resus.episodes.batch import Features, features_of
-from resus.model.encoders import ENCODERS
+from resus.model.encoders import ENCODERS, EncoderSettings
 from resus.model.encoders.base import Encoder, FieldEmbedding
 from resus.model.encoders.xdeepfm import CompressedInteractions
 from resus.model.predictors import base
@@ -60,8 +60,9 @@ def some(*rows: int) -> Features:
 
 def network(kind: str) -> Encoder:
     torch.manual_seed(1)
-    settings = {"encoder.embedding_dim": 4, "encoder.embedding_std": 0.5, "encoder.hidden_units": (9, 6)}
-    return ENCODERS[kind].sharing(resolve(settings | {"encoder.cin_maps": (5, 3)}).encoder).build_encoder(FIELDS)
+    shape = {"embedding_dim": 4, "embedding_std": 0.5, "hidden_units": (9, 6), "cin_maps": (5, 3)}
+    encoder: EncoderSettings = ENCODERS.chosen({"kind": kind, **shape})
+    return encoder.build_encoder(FIELDS)
 
 
 def predictor(kind: str) -> NeuralPredictor:

@@ -50,7 +50,7 @@ def new_users(users: int = 4) -> OrderedUsers:
 
 def test_plus_and_what_it_is_without_are_methods() -> None:
     assert METHODS.keys() >= {PLUS, *ABLATIONS}
-    assert [METHODS[name].label for name in (PLUS, ABLATIONS[0])] == ["RESUS+", "RESUS+ without cross-fitting"]
+    assert [METHODS[name].label for name in (PLUS, ABLATIONS[0])] == ["RESUS+", "RESUS+ without bias"]
     full = METHODS[PLUS].build().settings  # type: ignore[attr-defined]
     for name in ABLATIONS:
         own = METHODS[name].build().settings  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def test_a_click_raises_the_answer_to_the_same_event(method: Method) -> None:
     np.testing.assert_array_equal(moved > 0, small_log().labels[first] == 1)
 
 
-@pytest.mark.parametrize("name", [*FEW_SHOT, *OPTIMISATION, *PRACTICE, PLUS])
+@pytest.mark.parametrize("name", [*FEW_SHOT, *OPTIMISATION, *PRACTICE, "din", "resus-rr-refit", PLUS])
 def test_the_same_seed_gives_the_same_numbers(name: str) -> None:
     torch.manual_seed(99)
     again = METHODS[name].build()

@@ -13,6 +13,7 @@ from resus.evaluation.metrics import auc
 
 USERS, EVENTS = 120, 14
 SETTINGS = {
+    "learner.kind": "ridge",
     "predictor.hidden_units": [16],
     "encoder.hidden_units": [16],
     "predictor.embedding_dim": 4,

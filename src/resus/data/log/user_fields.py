@@ -1,4 +1,4 @@
-"""Which fields describe the user and not the event. A log does not say so, but its rows show it."""
+"""Which fields describe the user, and which the item. A log does not say so, but its rows show it."""
 
 import numpy as np
 
@@ -11,16 +11,35 @@ STEADY = 0.75
 def user_fields(log: InteractionLog, users: Integers) -> tuple[int, ...]:
     """Numbers of the fields whose rows agree with the user's first event far more than with another user's.
 
-    Agreement is counted above chance, as in Cohen's kappa: a field that is nearly the same everywhere says nothing
-    about the user. In MovieLens these are gender, age and occupation, which never change; in Frappe country and city,
-    which change when users travel.
+    In MovieLens these are gender, age and occupation, which never change; in Frappe country and city, which change when
+    users travel.
     """
     rows = log.rows_of(users)
     own = np.repeat(log.offsets[users], log.lengths[users])
     others = np.repeat(np.roll(log.offsets[users], 1), log.lengths[users])
+    return _steady_fields(log, (rows, own), (rows, others))
+
+
+def item_fields(log: InteractionLog, users: Integers) -> tuple[int, ...]:
+    """Numbers of the fields in which rows of one item agree far more than rows of different items."""
+    rows = log.rows_of(users)
+    items = log.ids[rows, log.features.block(log.features.item).columns.start]
+    rows, items = rows[np.argsort(items, kind="stable")], np.sort(items)
+    same = items[1:] == items[:-1]
+    shifted = np.roll(rows, len(rows) // 2)
+    return _steady_fields(log, (rows[1:][same], rows[:-1][same]), (rows, shifted))
+
+
+def _steady_fields(
+    log: InteractionLog, alike: tuple[Integers, Integers], apart: tuple[Integers, Integers]
+) -> tuple[int, ...]:
+    """Fields that agree in pairs of rows that are alike, far more than in others.
+
+    Agreement is counted above chance, as in Cohen's kappa: a field that is nearly the same everywhere says nothing.
+    """
     steady = []
     for number, block in enumerate(log.features.blocks):
-        agreed, chance = (_agree(log, block.columns, rows, first).mean() for first in (own, others))
+        agreed, chance = (_agree(log, block.columns, *pair).mean() if len(pair[0]) else 0.0 for pair in (alike, apart))
         if agreed - chance >= STEADY * (1 - chance) > 0:
             steady.append(number)
     return tuple(steady)

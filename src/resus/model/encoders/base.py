@@ -42,6 +42,18 @@ class FieldEmbedding(nn.Module):
         blocks = torch.split(vectors, self.column_counts, dim=1)
         return torch.cat([block.sum(dim=1, keepdim=True) for block in blocks], dim=1)
 
+    def summed(self, features: Features, kept: Tensor, starts: Tensor) -> Tensor:
+        """Sums `[G, E]` of the vectors of all fields that are `kept`, over groups of rows that begin at `starts`."""
+        columns = kept.repeat_interleave(torch.tensor(self.column_counts))
+        weights = columns.expand(features.ids.shape) if features.weights is None else features.weights * columns
+        if self.lookup is None or not torch.is_grad_enabled():
+            first = (starts * features.ids.shape[1]).to(features.ids.dtype)
+            flat, shares = features.ids.flatten(), weights.flatten()
+            return functional.embedding_bag(flat, self.table, first, mode="sum", per_sample_weights=shares)
+        rows = (self.lookup(features.ids) * weights.unsqueeze(-1)).sum(dim=1)
+        owners = torch.bucketize(torch.arange(features.rows), starts, right=True) - 1
+        return rows.new_zeros(len(starts), rows.shape[1]).index_add(0, owners, rows)
+
 
 def clear_unknown(encoder: Encoder, unknown: Sequence[int]) -> Encoder:
     """Set the vectors of values never seen to zero."""

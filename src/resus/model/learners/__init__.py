@@ -32,8 +32,8 @@ class LearnerSettings(Settings):
     uses_validation_users: ClassVar[bool] = False  # it learns numbers from the labels of validation users
 
     @abstractmethod
-    def build_learner(self, width: int) -> "Learner":
-        """The learner for encodings of `width` numbers."""
+    def build_learner(self, encoder: "Encoder") -> "Learner":
+        """The learner for what this encoder gives, rows of `encoder.width` numbers."""
 
     @classmethod
     def presets(cls, protocol: str) -> Mapping[str, Any]:  # noqa: ARG003  # some learners differ by protocol
@@ -53,7 +53,7 @@ class RidgeSettings(LearnerSettings):
     bias: bool = Field(default=False, description="fit a bias for each user")
     title: ClassVar[str] = "RR"
 
-    def build_learner(self, width: int) -> "Learner":  # noqa: ARG002  # its parameters do not depend on the width
+    def build_learner(self, encoder: "Encoder") -> "Learner":  # noqa: ARG002  # it takes any encoder
         from resus.model.learners.ridge import RidgeLearner
 
         return RidgeLearner(ridge=self.ridge, learn_ridge=self.learn_ridge, bias=self.bias)
@@ -64,10 +64,10 @@ class NearestSettings(LearnerSettings):
     similarity: Literal["learned", "cosine"] = Field(default="learned", description="of two events: learned or cosine")
     title: ClassVar[str] = "NN"
 
-    def build_learner(self, width: int) -> "Learner":
+    def build_learner(self, encoder: "Encoder") -> "Learner":
         from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, NearestLearner
 
-        return NearestLearner(LearnedSimilarity(width) if self.similarity == "learned" else CosineSimilarity())
+        return NearestLearner(LearnedSimilarity(encoder.width) if self.similarity == "learned" else CosineSimilarity())
 
     @classmethod
     def presets(cls, protocol: str) -> Mapping[str, Any]:
@@ -81,8 +81,12 @@ class NearestSettings(LearnerSettings):
 class PlusSettings(LearnerSettings):
     kind: Literal["plus"] = Field(default="plus", description=KIND)
     bias: bool = Field(default=True, description="fit a bias for each user")
+    matches: bool = Field(default=True, description="fit what each user did with the same item, author, genre, ...")
     taste: bool = Field(default=True, description="fit each user's taste in what the factors describe")
-    repeats: bool = Field(default=True, description="fit what each user did with the same item before")
+    choices: bool = Field(default=True, description="learn from which items a user has had, whatever the labels")
+    context: bool = Field(default=True, description="learn how events of one context, such as a page, affect others")
+    common: bool = Field(default=True, description="correct the shared model where users agree against it")
+    scale: bool = Field(default=True, description="learn how far to trust the shared model")
     steps: int = Field(default=6, ge=1, description="maximum number of weighted ridges in the logistic fit of a user")
     title: ClassVar[str] = "plus"
     recipe: ClassVar[str] = "plus"
@@ -93,14 +97,16 @@ class PlusSettings(LearnerSettings):
 
     @model_validator(mode="after")
     def _has_a_part(self) -> Self:
-        if not (self.bias or self.taste or self.repeats):
-            raise ValueError("learner.kind=plus needs learner.bias, learner.taste or learner.repeats")
+        if not (self.bias or self.matches or self.taste):
+            raise ValueError("learner.kind=plus needs learner.bias, learner.matches or learner.taste")
         return self
 
-    def build_learner(self, width: int) -> "Learner":  # noqa: ARG002  # its parameters do not depend on the width
+    def build_learner(self, encoder: "Encoder") -> "Learner":
+        from resus.model.learners.plus.factors import FactorEncoder
         from resus.model.learners.plus.learner import PlusLearner
 
-        return PlusLearner(steps=self.steps, bias=self.bias, taste=self.taste, repeats=self.repeats)
+        parts = self.model_dump(exclude={"kind"})
+        return PlusLearner(FactorEncoder.of(encoder).layout, **parts)
 
     @classmethod
     def presets(cls, protocol: str) -> Mapping[str, Any]:  # noqa: ARG003  # the same under both protocols
@@ -111,8 +117,9 @@ class PlusSettings(LearnerSettings):
             "fusion.per_size": False,
             "fusion.bias": False,
             "training.folds": 4,
-            "training.batch_size": 4096,
-            "training.scalar_learning_rate": 0.05,
+            "training.patience": 3,
+            "training.batch_size": 8192,
+            "training.scalar_learning_rate": 0.1,
         }
 
     @classmethod
@@ -122,8 +129,8 @@ class PlusSettings(LearnerSettings):
 
 class FactorSettings(EmbeddingSettings):
     kind: Literal["factors"] = Field(default="factors", description=ENCODER_KIND)
-    epochs: int = Field(default=10, ge=1, description="maximum number of passes over the data to learn the factors")
-    refine: bool = Field(default=True, description="refine the factors by the evidence, without user vectors")
+    epochs: int = Field(default=30, ge=1, description="maximum number of passes over the data to learn the factors")
+    choice_dim: int = Field(default=16, ge=1, description="numbers that describe which items a user has had")
     title: ClassVar[str] = "factors"
     predicts: ClassVar[bool] = False
     learner: ClassVar[str | None] = "plus"
@@ -135,9 +142,13 @@ class FactorSettings(EmbeddingSettings):
             raise ConfigError(
                 f"learner.kind=plus can tell {LARGEST_ID:,} values apart, and the log has {features.n_ids:,}"
             )
-        item = [field.name for field in features.fields].index(features.item)
-        return FactorEncoder(**self.embeddings(features), item=item, unknown_item=features.first_ids[item])
+        return FactorEncoder(
+            features,
+            embedding_dim=self.embedding_dim,
+            choice_dim=self.choice_dim,
+            embedding_std=self.embedding_std,
+        )
 
 
-LEARNERS: Registry[LearnerSettings] = Registry("learner", RidgeSettings, NearestSettings, PlusSettings, default="ridge")
+LEARNERS: Registry[LearnerSettings] = Registry("learner", RidgeSettings, NearestSettings, PlusSettings, default="plus")
 ENCODERS.add(FactorSettings)  # only RESUS+ works on it

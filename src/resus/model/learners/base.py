@@ -1,8 +1,8 @@
 """What every base-learner Λ can do: from the outcomes of a user's events to an answer for any candidate."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -10,20 +10,46 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why each of N residuals is what it is, by event and by cause.
+
+    `parts` says how much the label of each event moved each residual. They are shares, which sum to the residual less
+    the causes that are no label's, or, if `leave_one_out`, each is the residual minus what it would be without the
+    event; these need not sum to anything.
+
+    `causes` maps words that a person understands ("generosity", "same authors") to what this cause adds to each
+    residual. All causes sum to the residual. A learner that knows no causes names none.
+    """
+
+    parts: Tensor  # [N, k], the oldest event first
+    causes: Mapping[str, Tensor] = field(default_factory=dict)  # [N] each
+    leave_one_out: bool = False
+
+    def events_of(self, candidate: int, own: Sequence[bool]) -> list[tuple[int, float]]:
+        """Events with their parts: first those of the candidate's own item, as `own` says, then the largest part."""
+        parts = enumerate(self.parts[candidate].tolist())
+        return sorted(parts, key=lambda event: (not own[event[0]], -abs(event[1])))
+
+    def causes_of(self, candidate: int) -> dict[str, float]:
+        """The causes that add something, the largest first."""
+        found = {cause: float(values[candidate]) for cause, values in self.causes.items()}
+        return {cause: found[cause] for cause in sorted(found, key=lambda cause: -abs(found[cause])) if found[cause]}
+
+
+@dataclass(frozen=True, eq=False)
 class Answer:
     """What a user's k events say about N candidates.
 
-    `parts` holds how much each event moved each score; a row sums to its `residual`. `deviation` is the standard
-    deviation of the residual, or None if the learner does not know how sure it is.
+    `deviation` is the standard deviation of the residual, or None if the learner does not know how sure it is.
     """
 
     residual: Tensor  # [N]
-    parts: Tensor  # [N, k], the oldest event first
     deviation: Tensor | None = None  # [N]
+    explanation: Explanation | None = None  # if it is asked for
 
     @classmethod
-    def without_events(cls, candidates: int) -> "Answer":
-        return cls(torch.zeros(candidates), torch.zeros(candidates, 0))
+    def without_events(cls, candidates: int, *, explain: bool) -> "Answer":
+        return cls(torch.zeros(candidates), None, Explanation(torch.zeros(candidates, 0)) if explain else None)
 
 
 class Posterior(ABC):
@@ -61,7 +87,7 @@ class LiveState(ABC):
         """Forget an event."""
 
     @abstractmethod
-    def answer(self, encoded: Tensor) -> Answer:
+    def answer(self, encoded: Tensor, *, explain: bool = False) -> Answer:
         """For candidates `[N, K]`, before fusion."""
 
 
@@ -74,9 +100,17 @@ class Learner(nn.Module, ABC):
 
     has_posterior: ClassVar[bool] = False
 
+    def crowd(self, basis: Tensor, encoded: Tensor) -> Tensor:  # noqa: ARG002  # most learners leave Ψ as it is
+        """What the learner expects of a user without events: Ψ's logits `[...]` and encoded rows → logits `[...]`."""
+        return basis
+
+    def scales(self) -> Iterable[nn.Parameter]:
+        """Parameters of one dimension or more that learn as fast as scalars do."""
+        return ()
+
     @abstractmethod
     def outcomes(self, labels: Tensor, basis: Tensor) -> Tensor:
-        """What the learner takes from events: labels and Ψ's logits `[...]` → `[...]` or `[..., C]`."""
+        """What the learner takes from events: labels and the crowd's logits `[...]` → `[...]` or `[..., C]`."""
 
     @abstractmethod
     def forward(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
@@ -107,7 +141,7 @@ class Learner(nn.Module, ABC):
 class LiveEvents(LiveState):
     """Keeps the events and asks the learner again each time.
 
-    The part of an event is by how much it moved the answer when it came in.
+    The part of an event is by how much it moved the answer when it came in, so that all parts sum to the answer.
     """
 
     def __init__(self, learner: Learner, width: int) -> None:
@@ -138,12 +172,13 @@ class LiveEvents(LiveState):
         """Support, mask and outcomes of a batch of this one user."""
         return self.encoded.unsqueeze(0), torch.ones(1, len(self), dtype=torch.bool), self.outcomes.unsqueeze(0)
 
-    def answer(self, encoded: Tensor) -> Answer:
+    def answer(self, encoded: Tensor, *, explain: bool = False) -> Answer:
         if not len(self):
-            return Answer.without_events(len(encoded))
-        sizes = range(1, len(self) + 1)
+            return Answer.without_events(len(encoded), explain=explain)
+        sizes = range(1, len(self) + 1) if explain else [len(self)]
         answers = self.learner.prefixes(*self.as_support, encoded.unsqueeze(0), sizes).squeeze(0)
-        return Answer(answers[:, -1], answers.diff(dim=1, prepend=torch.zeros_like(answers[:, :1])))
+        parts = answers.diff(dim=1, prepend=torch.zeros_like(answers[:, :1]))
+        return Answer(answers[:, -1], None, Explanation(parts) if explain else None)
 
 
 def residuals_of(labels: Tensor, basis: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.model.learners.base import Answer, Learner, LiveEvents, residuals_of
+from resus.model.learners.base import Answer, Explanation, Learner, LiveEvents, residuals_of
 
 TILE = 1 << 19  # elements of a [rows, S, K] difference: small enough to stay in the cache
 
@@ -67,13 +67,13 @@ class LiveNearest(LiveEvents):
         super().__init__(learner, width)
         self._similarity = learner.similarity
 
-    def answer(self, encoded: Tensor) -> Answer:
+    def answer(self, encoded: Tensor, *, explain: bool = False) -> Answer:
         if not len(self):
-            return Answer.without_events(len(encoded))
+            return Answer.without_events(len(encoded), explain=explain)
         support, mask, _ = self.as_support
         owner = torch.zeros(len(encoded), dtype=torch.int64)
         parts = self._similarity(encoded, support, mask, owner).softmax(dim=1) * self.outcomes
-        return Answer(parts.sum(dim=1), parts)
+        return Answer(parts.sum(dim=1), None, Explanation(parts) if explain else None)
 
 
 class LearnedSimilarity(nn.Module):

@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from resus.model.learners.base import Answer, Learner, LiveState, residuals_of
+from resus.model.learners.base import Answer, Explanation, Learner, LiveState, residuals_of
 
+TINY = 1e-12  # the least that an event leaves of a prediction of itself
 CHANGES = 256  # rank-one updates of a live user's primal form after which it is rebuilt, so that rounding stays small
 
 
@@ -85,6 +86,9 @@ class LiveRidge(LiveState):
     """One live user: the dual form up to K + 1 events, then the primal one of a (K + 1)² matrix.
 
     Both give the same numbers; an event costs O(k² + kK) in the dual form and O(K²) in the primal one.
+
+    An event's part is what the answer would lose without it. Shares of the answer would say little: two events that are
+    alike, one liked and one not, have large shares of opposite signs, which cancel.
     """
 
     def __init__(self, *, constant: float, ridge: float, width: int) -> None:
@@ -118,8 +122,10 @@ class LiveRidge(LiveState):
     def remove(self, place: int) -> None:
         self._form.remove(place)
 
-    def answer(self, encoded: Tensor) -> Answer:
-        return self._form.answer(encoded) if len(self) else Answer.without_events(len(encoded))
+    def answer(self, encoded: Tensor, *, explain: bool = False) -> Answer:
+        if not len(self):
+            return Answer.without_events(len(encoded), explain=explain)
+        return self._form.answer(encoded, explain=explain)
 
 
 class _Dual:
@@ -168,14 +174,18 @@ class _Dual:
     def remove(self, place: int) -> None:
         self._keep([other for other in range(len(self)) if other != place])
 
-    def answer(self, encoded: Tensor) -> Answer:
+    def answer(self, encoded: Tensor, *, explain: bool) -> Answer:
         inner = (self._encoded @ encoded.T).double() + self._constant  # [k, N]
-        dual = torch.linalg.solve_triangular(self._factor.T, self._whitened.unsqueeze(1), upper=True)
-        parts = (inner * dual).T
         whitened = torch.linalg.solve_triangular(self._factor, inner, upper=False)
         prior = (encoded * encoded).sum(dim=1).double() + self._constant
         variance = (prior - (whitened * whitened).sum(dim=0)).clamp(min=0)
-        return Answer(parts.sum(dim=1).float(), parts.float(), variance.sqrt().float())
+        explanation = Explanation(self._parts(inner).float(), leave_one_out=True) if explain else None
+        return Answer((self._whitened @ whitened).float(), variance.sqrt().float(), explanation)
+
+    def _parts(self, inner: Tensor) -> Tensor:
+        """With B = (ΦΦᵀ + λI)⁻¹ and α = BΔy, leaving out event i takes (Φ(x)Φᵀ B)_i α_i / B_ii from the answer."""
+        inverse = torch.cholesky_inverse(self._factor)
+        return (inner.T @ inverse) * (inverse @ self._residuals / inverse.diagonal())
 
     def _keep(self, order: list[int]) -> None:
         """Other events or another order need a new factor: k³ / 3 operations on the known inner products."""
@@ -227,13 +237,18 @@ class _Primal:
         self._residuals = torch.cat([self._residuals[:place], self._residuals[place + 1 :]])
         self._change(row, residual, sign=-1.0)
 
-    def answer(self, encoded: Tensor) -> Answer:
+    def answer(self, encoded: Tensor, *, explain: bool) -> Answer:
         rows = self._with_constant(encoded)
         spread = rows @ self._inverse
-        dual = (self._residuals - self._rows @ self._weights) / self._ridge  # so that parts are those of the dual form
-        parts = (rows @ self._rows.T) * dual
         variance = self._ridge * (spread * rows).sum(dim=1).clamp(min=0)
-        return Answer((rows @ self._weights).float(), parts.float(), variance.sqrt().float())
+        explanation = Explanation(self._parts(spread).float(), leave_one_out=True) if explain else None
+        return Answer((rows @ self._weights).float(), variance.sqrt().float(), explanation)
+
+    def _parts(self, spread: Tensor) -> Tensor:
+        """Leaving out event i takes (Φ(x)PΦ(x_i)) (Δy_i − Φ(x_i)w) / (1 − Φ(x_i)PΦ(x_i)) from the answer."""
+        missed = self._residuals - self._rows @ self._weights
+        left = 1 - (self._rows @ self._inverse * self._rows).sum(dim=1)
+        return (spread @ self._rows.T) * (missed / left.clamp(min=TINY))
 
     def _change(self, row: Tensor, residual: Tensor, *, sign: float) -> None:
         """Add or remove one event, by Sherman and Morrison."""

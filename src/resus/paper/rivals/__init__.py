@@ -8,7 +8,7 @@ from resus.baselines import BASELINES
 from resus.baselines.base import MethodSpec
 from resus.model.learners import LEARNERS
 from resus.model.predictors import PREDICTORS
-from resus.paper.questions import ARCHITECTURES, BOOSTED, resus_on
+from resus.paper.questions import ABLATIONS, ARCHITECTURES, BOOSTED, WITHOUT, resus_on
 from resus.paper.rivals.boosted_supports import BoostedSupports
 from resus.paper.rivals.jtcn import JTCN
 from resus.paper.rivals.lwa import LWA
@@ -16,17 +16,10 @@ from resus.paper.rivals.mamo import MAMO
 from resus.paper.rivals.melu import MeLU
 from resus.paper.rivals.meta_embedding import MetaEmbedding
 from resus.paper.rivals.nlba import NLBA
+from resus.paper.rivals.refit import Refit
 from resus.paper.rivals.residual import Residual
 
 NAMES = {"nn": "nearest", "rr": "ridge", "plus": "plus"}  # as methods of the paper are called → kind of the learner
-WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting changed
-    "folds": ("without cross-fitting", {"training.folds": 1}),
-    "evidence": ("without evidence", {"encoder.refine": False}),
-    "taste": ("without taste", {"learner.taste": False}),
-    "repeats": ("without repeats", {"learner.repeats": False}),
-    "bias": ("without bias", {"learner.bias": False}),
-    "steps": ("with one step", {"learner.steps": 1}),
-}
 
 
 def _resus(name: str, kind: str = "deepfm", words: str = "", **changes: Any) -> MethodSpec:
@@ -43,8 +36,17 @@ def _resus(name: str, kind: str = "deepfm", words: str = "", **changes: Any) -> 
 RIVALS: dict[str, MethodSpec] = {
     **{resus_on(name, kind): _resus(name, kind) for kind in ARCHITECTURES for name in NAMES},
     **{
-        f"resus-plus-without-{part}": _resus("plus", words=words, **changes)
-        for part, (words, changes) in WITHOUT.items()
+        name: _resus("plus", words=words, **changes)
+        for name, (words, changes) in zip(ABLATIONS, WITHOUT.values(), strict=True)
+    },
+    **{
+        f"resus-{name}-refit": MethodSpec(
+            f"{LEARNERS[NAMES[name]].model_name(shared=True)} (scalars refitted)",
+            partial(Refit, learner=NAMES[name]),
+            predictor="deepfm",
+            tuned_on_validation=True,
+        )
+        for name in ("nn", "rr")
     },
     "resus-nn-joint": MethodSpec("RESUS-NN (w/o pretrain)", partial(Residual, learner="nearest", pretrain=False)),
     "resus-rr-joint": MethodSpec("RESUS-RR (w/o pretrain)", partial(Residual, learner="ridge", pretrain=False)),

@@ -67,8 +67,8 @@ class LiveUser:
             self._support.remove(place)
             del self._moments[place]
 
-    def score(self, candidates: Features) -> Scores:
-        return self._support.score(candidates)
+    def score(self, candidates: Features, *, explain: bool = False) -> Scores:
+        return self._support.score(candidates, explain=explain)
 
     def _place_of(self, event: str) -> int | None:
         return next((place for place, moment in enumerate(self._moments) if moment.id == event), None)

@@ -39,19 +39,19 @@ class LiveUsers:
     def __contains__(self, user: str) -> bool:
         return user in self._cache
 
-    def score(self, user: str, candidates: Features) -> tuple[tuple[Event, ...], Scores]:
+    def score(self, user: str, candidates: Features, *, explain: bool = False) -> tuple[tuple[Event, ...], Scores]:
         """The user's events, and the scores that follow from them."""
         version = self._store.version(user)
         if not version:
             self.drop(user)  # another process may have deleted the user
-            return (), self._loaded.live_user(self._capacity).score(candidates)
+            return (), self._loaded.live_user(self._capacity).score(candidates, explain=explain)
         cached = self._cached(user)
         with cached.lock:
             if cached.version != version:
                 self._catch_up(cached, user)
             if not cached.version:
                 self.drop(user)  # deleted since we asked for the version
-            return cached.events, cached.live.score(candidates)
+            return cached.events, cached.live.score(candidates, explain=explain)
 
     def drop(self, user: str) -> None:
         """Keep nothing of the user in memory."""

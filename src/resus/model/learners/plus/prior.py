@@ -5,77 +5,84 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from resus.model.learners.plus.codes import Codes, Layout, matched
+
+FEW_VALUES = 2  # of a field in one row: these are compared one by one
+
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """k(x, x') = bias + taste·⟨φ(x), φ(x')⟩ + repeat·[x and x' are the same item]; a scale of 0 turns a part off."""
+    """k(x, x') = bias + Σ_f s_f·match_f(x, x') + taste·⟨φ(x), φ(x')⟩; a scale of 0 turns a part off."""
 
     bias: Tensor
+    matches: Tensor  # [V]: the scale s_f of each value's field
     taste: Tensor
-    repeat: Tensor
+    fields: Tensor  # [V]: the number of each value's field
 
-    def covariance(self, codes: Tensor, items: Tensor, other_codes: Tensor, other_items: Tensor) -> Tensor:
-        """k of every row `[..., P]` with every other row `[..., S]`."""
-        same = items.unsqueeze(-1) == other_items.unsqueeze(-2)
-        inner = codes @ other_codes.transpose(-1, -2)
-        covariance: Tensor = self.bias + self.taste * inner + self.repeat * same
+    def covariance(self, rows: Codes, others: Codes) -> Tensor:
+        """k of every row `[..., P]` with every other row `[..., S]`, in float64."""
+        inner = rows.taste.double() @ others.taste.double().transpose(-1, -2)
+        covariance: Tensor = self.bias + self.taste * inner
+        scaled, shares = rows.shares.double() * self.matches, others.shares.double()
+        for field in torch.unique(self.fields).tolist():
+            own = self.fields == field
+            pair = (rows.values[..., own], scaled[..., own]), (others.values[..., own], shares[..., own])
+            covariance = covariance + _overlap(*pair)
         return covariance
 
-    def variance(self, codes: Tensor) -> Tensor:
+    def variance(self, rows: Codes) -> Tensor:
         """k of every row with itself."""
-        variance: Tensor = self.bias + self.taste * codes.square().sum(dim=-1) + self.repeat
+        matches = (rows.shares.double().square() * self.matches).sum(dim=-1)
+        variance: Tensor = self.bias + matches + self.taste * rows.taste.double().square().sum(dim=-1)
         return variance
 
-    def gram(self, known: "Known") -> Tensor:
-        """k of every event with every event of the same user, `[U, S, S]`."""
-        return self.covariance(known.codes, known.items, known.codes, known.items)
+    def times(self, rows: Codes, amounts: Tensor) -> Tensor:
+        """K·amounts of the rows `[U, S]` of each user, `[U, S, J]`, without a matrix of pairs."""
+        users, slots, columns = amounts.shape
+        flat = Codes(*(part.flatten(0, 1) for part in rows))
+        owner = torch.arange(users).repeat_interleave(slots)
+        product = matched(rows, amounts, self.matches, flat, owner).view(users, slots, columns)
+        taste = rows.taste.double()
+        product = product + self.taste * (taste @ (taste.transpose(1, 2) @ amounts))
+        return product + self.bias * amounts.sum(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """The events of some users, in float64; empty slots hold zeros.
-
-    An event with an unknown item, and an empty slot, gets an item that no other row has.
-    """
+    """The events of some users; empty slots hold zeros. Labels and the crowd's logits are in float64."""
 
     mask: Tensor  # [U, S]
-    items: Tensor  # [U, S], float32 as in the encoded rows
-    codes: Tensor  # [U, S, K]
+    codes: Codes  # [U, S]
     labels: Tensor  # [U, S]
     basis: Tensor  # [U, S]
 
     @classmethod
-    def of(cls, support: Tensor, mask: Tensor, outcomes: Tensor) -> "Known":
+    def of(cls, layout: Layout, support: Tensor, mask: Tensor, outcomes: Tensor) -> "Known":
         labels, basis = (torch.where(mask, value, 0.0).double() for value in outcomes.unbind(dim=-1))
-        codes = torch.where(mask.unsqueeze(-1), support[..., 1:], 0.0).double()
-        items = distinct_unknowns(torch.where(mask, support[..., 0], -1.0))  # -1 is left for queries of unknown items
-        return cls(mask, items, codes, labels, basis)
+        return cls(mask, layout.unpack(torch.where(mask.unsqueeze(-1), support, 0.0)), labels, basis)
 
     def first(self, size: int) -> "Known":
         """Only the first events of each user."""
-        return Known(*(part[:, :size] for part in (self.mask, self.items, self.codes, self.labels, self.basis)))
+        some = (slice(None), slice(size))
+        return Known(self.mask[some], self.codes.of(some), self.labels[some], self.basis[some])
 
 
-def distinct_unknowns(items: Tensor, start: int = 0) -> Tensor:
-    """Items `[U, P]` in which the unknown ones differ from each other: they become -2 - start, -3 - start, …"""
-    own = -2.0 - start - torch.arange(items.shape[1], dtype=items.dtype)
-    return torch.where(items >= 0, items, own)
-
-
-def groups_of(items: Tensor, query_items: Tensor | None = None, query_user: Tensor | None = None) -> Tensor:
-    """Number the groups of rows with the same user and item: first `[U, P]` items, then those of queries `[Q]`."""
-    users = torch.arange(len(items)).unsqueeze(1).expand_as(items).flatten()
-    named = items.flatten().long()
-    if query_items is not None and query_user is not None:
-        users, named = torch.cat([users, query_user]), torch.cat([named, query_items.long()])
-    first = int(named.min())
-    keys = users * (int(named.max()) - first + 1) + named - first
-    groups: Tensor = torch.unique(keys, return_inverse=True)[1]
-    return groups
-
-
-def sums_by_group(groups: Tensor, values: Tensor) -> Tensor:
-    """For each row, the sum over the rows of its group; `[U, P, C]` → `[U, P, C]`."""
-    flat = values.flatten(0, 1)
-    sums = flat.new_zeros(int(groups.max()) + 1, flat.shape[1]).index_add(0, groups, flat)
-    return sums.index_select(0, groups).view_as(values)
+def _overlap(rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> Tensor:
+    """Σ of the products of the shares of equal values of one field, for every row with every other row."""
+    (values, shares), (other_values, other_shares) = rows, others
+    columns = values.shape[-1]
+    distinct = torch.unique(torch.cat([values.flatten(), other_values.flatten()])) if columns > FEW_VALUES else values
+    if columns > FEW_VALUES and len(distinct) <= 3 * columns**2:  # few values, many of them in each row
+        dense = [
+            torch.zeros(*ids.shape[:-1], len(distinct), dtype=part.dtype).scatter_add(
+                -1, torch.searchsorted(distinct, ids.contiguous()), part
+            )
+            for ids, part in (rows, others)
+        ]
+        return dense[0] @ dense[1].transpose(-1, -2)
+    overlap = torch.zeros(())
+    for one in range(columns):
+        for two in range(columns):
+            same = values[..., :, None, one] == other_values[..., None, :, two]
+            overlap = overlap + same * shares[..., :, None, one] * other_shares[..., None, :, two]
+    return overlap

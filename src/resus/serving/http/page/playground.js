@@ -2,7 +2,10 @@ import { counted, element } from "./elements.js";
 import { Ranking, agreement, judgeButton, percent, press, thumb } from "./ranking.js";
 import { ask, attempt, latest } from "./server.js";
 
-const REASONS = 2; // said one by one
+const PARTS = {
+  shares: "a number after an event: its share of the coloured bar",
+  "leave-one-out": "a number after an event: what the score would lose without it",
+};
 const CANDIDATES = 20;
 const POOL = 200; // popular items from which other candidates are drawn
 const FOUND = 6;
@@ -121,11 +124,9 @@ function showRanking(asked, answered, truths) {
     title: titles.get(answer.item),
     label: opinions.get(answer.item) ?? null,
     truth: truths?.get(answer.item) ?? null,
-    others: {
-      count: Math.max(0, answer.because.length - REASONS),
-      part: answer.because.slice(REASONS).reduce((sum, { part }) => sum + part, 0),
-    },
-    reasons: answer.because.slice(0, REASONS).map(({ event, part }) => {
+    causes: answer.causes ?? [],
+    shares: answered.parts === "shares",
+    reasons: answer.because.map(({ event, part }) => {
       const { item, label } = done.get(event);
       return { title: titles.get(item), label, part };
     }),
@@ -138,6 +139,7 @@ function showRanking(asked, answered, truths) {
   const known = `${counted(answered.support, "event")} · ${stageOf(answered.support)}`;
   at("stage").textContent = known;
   at("legend-whisker").hidden = entries.every((entry) => entry.deviation === null);
+  at("legend-parts").textContent = PARTS[answered.parts] ?? "";
   at("announced").textContent =
     `Ranking updated: ${known}. First is ${entries[0].title}, ${percent(entries[0].probability)}.`;
 }

@@ -1,5 +1,7 @@
-import { drawn, element, signed } from "./elements.js";
+import { counted, drawn, element, signed } from "./elements.js";
 
+const CAUSES = 3; // said one by one
+const REASONS = 2; // said one by one
 const SPAN = 46; // per cent of the drawing on each side of zero
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -11,7 +13,10 @@ export class Ranking {
     this.rows = new Map();
   }
 
-  /** `entries`, the best first: item, title, probability, basis, residual, deviation, reasons, others, label, truth. */
+  /**
+   * `entries`, the best first: item, title, probability, basis, residual, deviation, causes, reasons, label, truth, and
+   * whether the parts of the reasons are `shares` of the residual.
+   */
   show(entries, { picks = null } = {}) {
     const focused = document.activeElement;
     const before = new Map([...this.rows].map(([item, row]) => [item, { rank: row.rank, top: row.node.offsetTop }]));
@@ -53,6 +58,7 @@ function newRow(item, judge) {
     rank: element("span", { className: "place" }),
     move: element("span", { className: "move" }),
     title: element("span", { className: "title" }),
+    causes: element("span", { className: "because causes" }),
     because: element("span", { className: "because" }),
     bar: newBar(),
     probability: element("span", { className: "probability" }),
@@ -63,7 +69,7 @@ function newRow(item, judge) {
   };
   const node = element("li", { className: "row", "data-item": item },
     element("span", { className: "rank" }, parts.rank, parts.move),
-    element("span", { className: "what" }, parts.title, parts.because),
+    element("span", { className: "what" }, parts.title, parts.causes, parts.because),
     parts.bar.svg,
     parts.probability,
     parts.acts,
@@ -76,7 +82,8 @@ function fill({ node, parts, rank }, entry, limit, climbed) {
   parts.move.className = `move ${climbed > 0 ? "up" : "down"}`;
   parts.move.textContent = climbed ? `${climbed > 0 ? "▲" : "▼"}${Math.abs(climbed)}` : "";
   parts.title.textContent = entry.title;
-  parts.because.replaceChildren(...because(entry.reasons, entry.others, entry.truth === null ? "you" : "they"));
+  parts.causes.replaceChildren(...caused(entry.causes));
+  parts.because.replaceChildren(...because(entry.reasons, entry.shares, entry.truth === null ? "you" : "they"));
   parts.probability.textContent = percent(entry.probability);
   fillBar(parts.bar, entry, limit);
   node.classList.toggle("judged", entry.label !== null);
@@ -91,16 +98,31 @@ function fill({ node, parts, rank }, entry, limit, climbed) {
   }
 }
 
-/** The largest reasons one by one and the others in one sum, so that what is read adds up to the bar. */
-function because(reasons, others, who) {
-  const said = reasons.flatMap(({ title, label, part }, place) => [
+/** The largest causes one by one and the others in one sum, so that what is read adds up to the bar. */
+function caused(causes) {
+  const said = causes.slice(0, CAUSES).flatMap(({ cause, part }, place) => [place ? ", " : "", `${cause} `, weight(part)]);
+  const others = causes.slice(CAUSES);
+  return others.length ? [...said, ", other causes ", weight(sumOf(others))] : said;
+}
+
+/** The first reasons one by one. If parts are shares of the bar, the other likes and the other dislikes are summed. */
+function because(reasons, shares, who) {
+  const said = reasons.slice(0, REASONS).flatMap(({ title, label, part }, place) => [
     `${place ? ", " : `because ${who} `}${label ? "liked" : "disliked"} `,
     element("span", { className: "reason" }, title),
     " ",
     weight(part),
   ]);
-  return others.count ? [...said, `, and ${others.count} more `, weight(others.part)] : said;
+  if (!shares) return said;
+  const others = [1, 0].map((label) => reasons.slice(REASONS).filter((reason) => reason.label === label));
+  const summed = others.filter((alike) => alike.length).flatMap((alike) => [
+    `, ${counted(alike.length, alike[0].label ? "more like" : "more dislike")} `,
+    weight(sumOf(alike)),
+  ]);
+  return [...said, ...summed];
 }
+
+const sumOf = (entries) => entries.reduce((sum, { part }) => sum + part, 0);
 
 const weight = (part) => element("b", { className: part < 0 ? "down" : "up" }, signed(part));
 
