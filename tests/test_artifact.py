@@ -9,9 +9,9 @@ import safetensors.torch
 import torch
 from planted_models import events, log_of, tiny
 
-from resus import ArtifactError, InteractionLog, artifact, load
+from resus import ArtifactError, InteractionLog, load
 from resus.artifact import FACTS, WEIGHTS
-from resus.files import write_json
+from resus.checked_folder import CheckedFolder, write_facts
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +104,9 @@ def test_an_edited_file_is_found(folder: Path, section: str, old: str, new: str)
     ],
 )
 def test_a_key_that_this_version_does_not_take_is_named(folder: Path, section: str, key: str, told: str) -> None:
-    facts = json.loads((folder / FACTS).read_text())
-    del facts["facts_sha256"]
+    facts = dict(CheckedFolder.open(folder).facts)
     facts["config"][section][key] = 1
-    write_json(folder / FACTS, facts | {"facts_sha256": artifact._hash(facts)})
+    write_facts(folder, facts, [WEIGHTS])
     said = refused(folder)
     assert "another version of resus" in said
     assert told in said
@@ -122,11 +121,20 @@ def test_a_reformatted_file_is_accepted(folder: Path, saved: Path, log: Interact
 @pytest.mark.parametrize("content", ["[]", "{}", "3", '{"format": 99}', '{"architectures": ["BertModel"]}'])
 def test_a_foreign_description_is_named(folder: Path, content: str) -> None:
     (folder / FACTS).write_text(content)
-    assert "not a resus artifact of format 1" in refused(folder)
+    assert "not a resus artifact of format 2" in refused(folder)
+
+
+def test_an_artifact_of_the_version_before_is_named(folder: Path) -> None:
+    facts = json.loads((folder / FACTS).read_text())
+    (folder / FACTS).write_text(json.dumps(facts | {"format": 1}))
+    said = refused(folder)
+    assert "written by another version of resus (format 1, not 2)" in said
+    assert "train again, and export again" in said
 
 
 def test_foreign_weights_are_named(folder: Path) -> None:
     safetensors.torch.save_file({"weight": torch.zeros(3)}, folder / WEIGHTS)
+    write_facts(folder, CheckedFolder.open(folder).facts, [WEIGHTS])
     assert "was not written by resus" in refused(folder)
 
 

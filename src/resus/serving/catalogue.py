@@ -17,12 +17,12 @@ from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from resus.arrays import Array, Integers
-from resus.artifact import FACTS
+from resus.checked_folder import CheckedFolder
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError
-from resus.files import atomic_path, sha256_of
+from resus.files import atomic_path
 
 CATALOGUE = "catalogue.arrow"
 STEADY = 0.9  # share of an item's rows that must hold one value, for the field to be the item's own
@@ -32,12 +32,11 @@ Columns = dict[str, Array]
 
 
 class CatalogueFacts(BaseModel):
-    """What the file says besides its table. `model` is the SHA-256 of the facts of the model it was made for."""
+    """What the file says besides its table."""
 
     model_config = ConfigDict(frozen=True)
 
-    format: Literal[1]
-    model: str
+    format: Literal[2]
     fields: tuple[str, ...]
     context: dict[str, tuple[str, ...]]
     field_of: tuple[int, ...]
@@ -138,7 +137,7 @@ class Catalogue:
         return replace(self, titles=tuple(titles.get(item) for item in self.items))
 
     def save(self, folder: Path) -> None:
-        """Write one Arrow file, whole or not at all, for the model in the folder."""
+        """Write one Arrow file, whole or not at all. `write_facts` must then list it."""
         columns = {
             "item": pa.array(self.items, pa.string()),
             "title": pa.array(self.titles, pa.string()),
@@ -149,8 +148,7 @@ class Catalogue:
         if self.weights is not None:
             columns["weights"] = _lists(self.weights)
         facts = CatalogueFacts(
-            format=1,
-            model=sha256_of(folder / FACTS),
+            format=2,
             fields=self.fields,
             context=self.context,
             field_of=tuple(self.field_of.tolist()),
@@ -164,12 +162,11 @@ class Catalogue:
             writer.write_table(table)
 
     @classmethod
-    def load(cls, folder: Path) -> "Catalogue":
-        path = folder / CATALOGUE
+    def load(cls, folder: CheckedFolder) -> "Catalogue":
+        path, content = folder.path / CATALOGUE, folder.read(CATALOGUE)
         try:
-            table = pa.ipc.open_file(path.read_bytes()).read_all()
+            table = pa.ipc.open_file(content).read_all()
             facts = CatalogueFacts.model_validate_json((table.schema.metadata or {})[b"resus"])
-            check_model(path, facts.model)
             width = len(facts.field_of)
             return cls(
                 items=tuple(table["item"].to_pylist()),
@@ -187,12 +184,6 @@ class Catalogue:
             raise ArtifactError(
                 f"{path} is not a complete catalogue ({reason}): make it again with 'resus export'"
             ) from None
-
-
-def check_model(path: Path, model: Any) -> None:
-    """Refuse a file that was made for another model."""
-    if model != sha256_of(path.with_name(FACTS)):
-        raise ArtifactError(f"{path} belongs to another model: make it again with 'resus export'")
 
 
 def _values(log: InteractionLog, block: slice) -> Columns:
