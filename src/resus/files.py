@@ -149,9 +149,11 @@ def read_bounded(path: Path, limit: int) -> bytes:
     """All bytes of a regular file. More than `limit` bytes are an OSError, before any of them is read."""
     with open_regular(path) as stream:
         size = os.fstat(stream.fileno()).st_size
-        content = stream.read(limit + 1) if size <= limit else b""
-    if max(size, len(content)) > limit:
-        raise OSError(errno.EINVAL, f"it has more than {limit:,} bytes", str(path))
+        if size > limit:
+            raise OSError(errno.EINVAL, f"it has {size:,} bytes, more than {limit:,}", str(path))
+        content = stream.read(size + 1)
+    if len(content) != size:
+        raise OSError(errno.EINVAL, "it changed while it was read", str(path))
     return content
 
 
