@@ -2,13 +2,13 @@
 
 import platform
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
 from pydantic import ValidationError
-from torch import Tensor
 
+from resus.arrays import Array
 from resus.checked_folder import FACTS, CheckedFolder, write_facts
 from resus.checking import Settings, sentence_of
 from resus.config.settings import Config
@@ -17,13 +17,14 @@ from resus.data.log.manifest import ScoreFacts
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.history import EpochRecord, History
-from resus.model.build import build_personalizer
-from resus.model.personalizer import Personalizer
-from resus.model.predictors.average import build_for_state
-from resus.tensor_files import parse_tensors, save_tensors
+from resus.model.inference.model import Inference
+from resus.tensor_files import parse_arrays, save_arrays
 from resus.version import __version__
 
-__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "rebuild"]
+if TYPE_CHECKING:
+    from resus.model.personalizer import Personalizer
+
+__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "inference", "rebuild"]
 
 WEIGHTS = "model.safetensors"
 
@@ -44,7 +45,7 @@ class Artifact:
 
     config: Config
     features: FeatureMap
-    tensors: dict[str, Tensor]
+    weights: dict[str, Array]
     log: TrainingLogFacts
     history: History
 
@@ -52,7 +53,7 @@ class Artifact:
         """Write the weights first and the facts with their hash last, so that a folder with facts is complete."""
         if (folder / FACTS).exists():
             raise ArtifactError(f"{folder} holds a model already: choose another folder, or delete it")
-        save_tensors(folder / WEIGHTS, self.tensors, {})
+        save_arrays(folder / WEIGHTS, self.weights, {})
         facts = {
             "resus": __version__,
             "model": self.config.model_name,
@@ -60,14 +61,9 @@ class Artifact:
             "features": self.features.to_json(),
             "log": self.log.model_dump(mode="json"),
             "history": [record.to_json() for record in self.history],
-            "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+            "versions": {"python": platform.python_version(), "torch": version("torch"), "numpy": version("numpy")},
         }
         write_facts(folder, facts, [WEIGHTS])
-
-    def part(self, name: str) -> dict[str, Tensor]:
-        """The tensors of one part, `predictor` or `model`."""
-        prefix = f"{name}."
-        return {key.removeprefix(prefix): value for key, value in self.tensors.items() if key.startswith(prefix)}
 
     @classmethod
     def load(cls, folder: Path) -> "Artifact":
@@ -84,19 +80,44 @@ class Artifact:
                 f"{path} is of another version of resus ({sentence_of(error, Config)}): train again"
             ) from None
         history = [EpochRecord(**record) for record in facts["history"]]
-        tensors, _ = parse_tensors(folder.read(WEIGHTS), folder.path / WEIGHTS)
-        return cls(config, FeatureMap.from_json(facts["features"]), tensors, log, history)
+        weights, _ = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
+        return cls(config, FeatureMap.from_json(facts["features"]), weights, log, history)
 
 
-def rebuild(artifact: Artifact) -> Personalizer:
-    """The model, as it was trained."""
-    state = artifact.part("predictor")
+def inference(artifact: Artifact) -> Inference:
+    """The model for live users, without torch if each of its parts can do without."""
+    try:
+        found = Inference.of(artifact.config, artifact.features, artifact.weights)
+    except (KeyError, IndexError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
+    if found is not None:
+        return found
+    from resus.model.inference.in_torch import inference_in_torch
+
+    return inference_in_torch(rebuild(artifact))
+
+
+def rebuild(artifact: Artifact) -> "Personalizer":
+    """The model in torch, as it was trained."""
+    import torch
+
+    from resus.model.build import build_personalizer
+    from resus.model.predictors.average import build_for_state
+
+    tensors = {name: torch.from_numpy(array) for name, array in artifact.weights.items()}
+    state = _part(tensors, "predictor")
     predictor = build_for_state(artifact.config.predictor, artifact.features, state)
     model = build_personalizer(artifact.config, artifact.features, predictor)
     try:
         predictor.load_state_dict(state)
-        model.load_state_dict(artifact.part("model"))
+        model.load_state_dict(_part(tensors, "model"))
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
     return model.eval()
+
+
+def _part(tensors: dict[str, Any], name: str) -> dict[str, Any]:
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}

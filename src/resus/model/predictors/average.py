@@ -11,8 +11,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
 from resus.model.predictors import PredictorSettings
 from resus.model.predictors.base import Predictor
-
-MEMBER = "member"
+from resus.model.predictors.in_numpy import MEMBER
 
 
 class AveragePredictor(Predictor):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import anyio.to_thread
-import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -123,7 +122,6 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        torch.set_num_threads(1)  # spinning threads on busy cores make the slowest requests much slower
         anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
