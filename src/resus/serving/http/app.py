@@ -7,6 +7,7 @@ import random
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -23,6 +24,7 @@ from resus.errors import ArtifactError, DataError, ResusError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
+from resus.serving.http.hot import HotRoute
 from resus.serving.http.metrics import MeasuringMiddleware, Metrics
 from resus.serving.http.pages import add_pages
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
@@ -79,10 +81,17 @@ class Service:
         self._announce = announce
         self._reloading = threading.Lock()
         self._writers = anyio.CapacityLimiter(THREADS)
+        self.scorers = ThreadPoolExecutor(THREADS, thread_name_prefix="scorer")
 
     async def write(self, work: Callable[[], Returned]) -> Returned:
         """Run in separate threads, so that no score waits for the disk."""
         return await anyio.to_thread.run_sync(work, limiter=self._writers)
+
+    def predict(self, request: PredictRequest) -> bytes:
+        engine = self.engine
+        scored = engine.score(request)
+        self.metrics.predictions.labels(engine.loaded.stage(scored.support)).inc()
+        return scored.as_json()
 
     def reload(self, *, announce: bool) -> LoadedModel:
         """Load and check the new model, then swap. A bad model leaves the old one in use. Requests continue."""
@@ -128,6 +137,7 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
             loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, service.reload_on_signal))
         await service.write(service.catch_up)
         yield
+        service.scorers.shutdown()
         engine.store.close()
 
     app = FastAPI(
@@ -161,10 +171,9 @@ def _add_users(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
     def predict(request: PredictRequest) -> Response:
-        engine = service.engine
-        answer = engine.predict(request)
-        service.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
-        return Response(answer.model_dump_json(exclude_unset=True), media_type="application/json")
+        return Response(service.predict(request), media_type="application/json")
+
+    HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.scorers)
 
     @app.get("/v1/users/{user}", responses=UNKNOWN, summary="Read what is stored about a user")
     def read_user(user: IdInPath) -> UserAnswer:

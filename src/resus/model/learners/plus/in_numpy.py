@@ -378,6 +378,7 @@ class _Fitted:
         self._matches = _Sums(codes.values, amounts)
         self._wanted = ((learner.taste or 0.0) * (dual @ codes.taste)).astype(np.float32)
         self._chosen = codes.chosen.sum(axis=0, dtype=np.float64)
+        self._items = np.unique(codes.items)
         like, dislike = learner.same_context or (0.0, 0.0)
         self._context_amounts = np.where(codes.contexts != 0, labels * like + (1 - labels) * dislike, 0.0)
         self._contexts = _Sums(codes.contexts, self._context_amounts)
@@ -445,7 +446,7 @@ class _Fitted:
         return found
 
     def _own_items(self, query: Codes) -> "_OwnItems":
-        return _OwnItems(self._codes.items, query.items)
+        return _OwnItems(self._codes.items, self._items, query.items)
 
     def _choices(self, query: Codes, own: "_OwnItems") -> Array:
         """z·⟨Σψ, χ(x)⟩ / √(k + κ), over events of other items than the candidate's own."""
@@ -474,8 +475,9 @@ class _OwnItems:
     An event of an unknown item may be of the same item as a candidate of an unknown item, so it counts as such.
     """
 
-    def __init__(self, items: Floats, asked: Floats) -> None:
-        self.rows = np.flatnonzero(np.isin(asked, items))
+    def __init__(self, items: Floats, distinct: Floats, asked: Floats) -> None:
+        nearest = np.minimum(np.searchsorted(distinct, asked), len(distinct) - 1) if len(distinct) else 0
+        self.rows = np.flatnonzero(distinct[nearest] == asked) if len(distinct) else np.empty(0, dtype=np.int64)
         self.same: Booleans = items == asked[self.rows, None]
 
 
