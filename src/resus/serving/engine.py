@@ -1,7 +1,7 @@
 """What the service answers: requests in, answers out, for one model on one store."""
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,11 @@ import numpy as np
 from resus.arrays import Array
 from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
+from resus.model.inference.parts import sigmoid
 from resus.serving.answers import Scored
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID
-from resus.serving.live.users import LiveUsers
+from resus.serving.live.user import LiveUser
+from resus.serving.live.users import Asked, LiveUsers
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     EventResult,
@@ -20,9 +22,13 @@ from resus.serving.messages import (
     PostedEvent,
     PredictAnswer,
     PredictRequest,
+    RecommendAnswer,
+    Recommended,
+    RecommendRequest,
     StoredEvent,
     UserAnswer,
 )
+from resus.serving.ranking import best_of, matching
 from resus.serving.shelf import Crowd, Shelf
 from resus.serving.store import Event, EventStore
 
@@ -54,19 +60,45 @@ class Engine:
     def score(self, request: PredictRequest) -> Scored:
         """The scores of a request's candidates, from which its answer is made."""
         items, (crowd, encoded) = self._encoded(request)
-        asked = {"deviation": request.deviation, "explain": request.explain}
-        try:
-            if request.user is not None:
-                events, scores = self.live_users.score(request.user, crowd, encoded, **asked)
-            else:
-                events = self._inline_events(request.events or [])
-                scores = self.loaded.live_user(self.capacity, events).score_encoded(crowd, encoded, **asked)
-        except np.linalg.LinAlgError:
-            raise DataError(TOO_EXTREME) from None
+        events, scores = self._ask(
+            request,
+            lambda live: live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain),
+        )
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
         return Scored(request.user, self.loaded.name, items, known, len(events), scores, request.top)
+
+    def recommend(self, request: RecommendRequest) -> RecommendAnswer:
+        """The best items of the whole catalogue."""
+        loaded, shelf = self.loaded, self.shelf
+        if shelf is None:
+            raise DataError(_no_catalogue(loaded))
+        context = loaded.with_item(request.context)
+        if not shelf.knows(context):
+            raise DataError(
+                f"context: {', '.join(shelf.catalogue.fields)} are fields of the items: leave them out, or use filter"
+            )
+        allowed = matching(shelf.catalogue, loaded.features, request.filter)
+        events, (basis, residual) = self._ask(
+            request, lambda live: shelf.score_all(live.support, shelf.context(context))
+        )
+        if request.exclude_seen and events:
+            seen = [shelf.catalogue.place_of(event.features.get(loaded.item)) for event in events]
+            allowed[[place for place in seen if place >= 0]] = False
+        scores = basis + residual
+        if not np.isfinite(scores).all():
+            raise DataError(TOO_EXTREME)
+        best = best_of(scores, allowed, request.top)
+        columns = (column.tolist() for column in (sigmoid(scores[best]), basis[best], residual[best]))
+        answers = [
+            Recommended(item=shelf.catalogue.items[place], title=shelf.catalogue.titles[place], **numbers)
+            for place, *values in zip(best.tolist(), *columns, strict=True)
+            for numbers in [dict(zip(("probability", "basis", "residual"), values, strict=True))]
+        ]
+        return RecommendAnswer(
+            user=request.user, support=len(events), model=loaded.name, ranked=int(allowed.sum()), answers=answers
+        )
 
     def user(self, user: str) -> UserAnswer | None:
         """What the store holds about a user; None for an unknown user."""
@@ -103,6 +135,19 @@ class Engine:
         finally:
             self.live_users.drop(user)
 
+    def _ask(
+        self, request: PredictRequest | RecommendRequest, question: Callable[[LiveUser], Asked]
+    ) -> tuple[tuple[Event, ...], Asked]:
+        """The events of the user of a request, and the answer to a question about the user."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                if request.user is not None:
+                    return self.live_users.ask(request.user, question)
+                events = self._inline_events(request.events or [])
+                return events, question(self.loaded.live_user(self.capacity, events))
+        except np.linalg.LinAlgError:
+            raise DataError(TOO_EXTREME) from None
+
     def _encoded(self, request: PredictRequest) -> tuple[Sequence[str | None], Crowd]:
         """The ids of the candidates, and the candidates as the model encodes them."""
         loaded, shelf = self.loaded, self.shelf
@@ -110,7 +155,7 @@ class Engine:
         if request.items is not None and shelf is not None and shelf.knows(context):
             places = shelf.places(request.items)
             with np.errstate(over="ignore", invalid="ignore"):
-                encoded = shelf.encode(places, context)
+                encoded = shelf.encode(places, shelf.context(context))
             return shelf.names(places, request.items), encoded
         candidates: list[dict[str, Any]]
         if request.items is not None:
@@ -156,6 +201,15 @@ class Engine:
         if len(self.loaded.item_of(features) or "") > MAX_ID:
             raise DataError(f"event {event_id!r}: the id of its item has more than {MAX_ID} characters: shorten it")
         return event
+
+
+def _no_catalogue(loaded: LoadedModel) -> str:
+    if loaded.catalogue is None:
+        return "this model has no catalogue to recommend from: serve the folder that 'resus export' writes"
+    return (
+        f"the shared model's score is the field {loaded.config.predictor.score_column!r}, which each candidate must "
+        "bring: send candidates to /v1/predict"
+    )
 
 
 def _missing_score(request: PredictRequest, bad: RowError) -> str:

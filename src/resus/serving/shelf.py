@@ -8,6 +8,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from resus.arrays import Floats, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled
-from resus.model.inference.model import Inference
+from resus.model.inference.model import Inference, LiveSupport
 from resus.model.inference.parts import AdditiveEncoder, Rows
 from resus.serving.catalogue import Catalogue
 
@@ -40,7 +41,7 @@ class Shelf:
         encoder = cast("AdditiveEncoder", model.encoder)
         if hasattr(encoder, "adds_up") and encoder.adds_up(self._of_item):
             self._item_codes = encoder.part(Rows(self._ids, self._weights), self._of_item)
-        self._contexts: OrderedDict[str, _Context] = OrderedDict()  # least recently used first
+        self._contexts: OrderedDict[str, Context] = OrderedDict()  # least recently used first
         self._context_bytes, self._limit = 0, context_bytes
         self._lock = threading.Lock()
 
@@ -67,85 +68,93 @@ class Shelf:
         """Whether the context leaves the fields of the items to the catalogue."""
         return not any(context.get(name) is not None for name in self.catalogue.fields)
 
-    def encode(self, places: Integers, context: Mapping[str, Any]) -> Crowd:
-        """Items in a context, as the model encodes them."""
-        found = self._context(context)
+    def context(self, fields: Mapping[str, Any]) -> "Context":
+        """The context of a request, by the values of its fields."""
+        key = json.dumps(fields, separators=(",", ":")) if fields else ""
+        return self._found(key) or self._keep(key, Rows(*self._features.encode_rows([fields])))
+
+    def context_of(self, row: Rows) -> "Context":
+        """The context of an encoded row."""
+        ids, weights = (
+            np.where(self._of_item, 0, part[0]) for part in (row.ids, row.ids if row.weights is None else row.weights)
+        )
+        key = f"{ids.tolist()} {weights.tolist()}"
+        return self._found(key) or self._keep(key, row)
+
+    def encode(self, places: Integers, context: "Context") -> Crowd:
+        """Items in a context: the crowd's logits and the codes."""
         try:
-            return self._encode(found, places)
+            if self._item_codes is None:
+                both = context.kept.take(places, lambda some: self._both(context, some))
+                return both[:, 0], both[:, 1:]
+            crowd = context.kept.take(places, lambda some: self._crowd(context, some))
+            return crowd[:, 0], self._codes(context, places)
         finally:
-            self._account(found)
+            self._account(context)
 
-    def encode_all(self, context: Mapping[str, Any]) -> Iterator[tuple[slice, Crowd]]:
-        """The whole catalogue in a context: at once if it can be kept, which spares a copy, or else in tiles."""
-        found = self._context(context)
-        if len(self) * found.kept.width * 4 <= self._limit:
-            try:
-                yield slice(0, len(self)), self._encode_all(found)
-            finally:
-                self._account(found)
-            return
-        for start in range(0, len(self), TILE):
-            tile = np.arange(start, min(start + TILE, len(self)))
-            both = self._both(found, tile)
-            yield slice(start, start + len(tile)), (both[:, 0], both[:, 1:])
+    def score_all(self, live: LiveSupport, context: "Context") -> tuple[Floats, Floats]:
+        """The crowd's logits of the whole catalogue, and what a user's events add to them."""
+        try:
+            if self._item_codes is not None:
+                basis = context.kept.whole(len(self), lambda some: self._crowd(context, some))[:, 0]
+                return basis, live.score_all(basis, self._prepared, context.code)
+            if len(self) * context.kept.width * 4 <= self._limit:
+                both = context.kept.whole(len(self), lambda some: self._both(context, some))
+                return both[:, 0], live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
+        finally:
+            self._account(context)
+        basis, residual = (np.empty(len(self), dtype=np.float32) for _ in range(2))
+        for tile in _tiles(len(self)):
+            both = self._both(context, tile)
+            basis[tile] = both[:, 0]
+            residual[tile] = live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
+        return basis, residual
 
-    def _encode(self, context: "_Context", places: Integers) -> Crowd:
-        if self._item_codes is None:
-            both = context.kept.take(places, lambda some: self._both(context, some))
-            return both[:, 0], both[:, 1:]
-        codes = self._item_codes[places]
+    @cached_property
+    def _prepared(self) -> Any:
+        assert self._item_codes is not None
+        return self._model.learner.prepare(self._item_codes[:-1])
+
+    def _codes(self, context: "Context", places: Integers) -> Floats:
+        assert self._item_codes is not None
+        codes: Floats = self._item_codes[places]
         if context.code is not None:
             codes += context.code
-        crowd = context.kept.take(places, lambda some: self._crowd(context, some))
-        return crowd[:, 0], codes
+        return codes
 
-    def _encode_all(self, context: "_Context") -> Crowd:
-        everything = np.arange(len(self))
-        if self._item_codes is None:
-            both = context.kept.whole(everything, lambda some: self._both(context, some))
-            return both[:, 0], both[:, 1:]
-        codes = self._item_codes[:-1]
-        crowd = context.kept.whole(everything, lambda some: self._crowd(context, some))
-        return crowd[:, 0], codes if context.code is None else codes + context.code
-
-    def _both(self, context: "_Context", places: Integers) -> Floats:
+    def _both(self, context: "Context", places: Integers) -> Floats:
         """Logit and code side by side, `[N, 1 + K]`."""
         crowd, encoded = self._model.encode(self._rows(context, places))
         return np.concatenate([crowd[:, None], encoded], axis=1)
 
-    def _crowd(self, context: "_Context", places: Integers) -> Floats:
-        assert self._item_codes is not None
-        codes = self._item_codes[places]
-        if context.code is not None:
-            codes += context.code
+    def _crowd(self, context: "Context", places: Integers) -> Floats:
         basis = self._model.predictor(self._rows(context, places))
-        return self._model.learner.crowd(basis, codes)[:, None]
+        return self._model.learner.crowd(basis, self._codes(context, places))[:, None]
 
-    def _rows(self, context: "_Context", places: Integers) -> Rows:
+    def _rows(self, context: "Context", places: Integers) -> Rows:
         ids = np.where(self._of_item, self._ids[places], context.row.ids)
         if self._weights is None:
             return Rows(ids, None)
         return Rows(ids, np.where(self._of_item, self._weights[places], _some(context.row.weights)))
 
-    def _context(self, context: Mapping[str, Any]) -> "_Context":
-        key = json.dumps(context, separators=(",", ":")) if context else ""
+    def _found(self, key: str) -> "Context | None":
         with self._lock:
             found = self._contexts.get(key)
             if found is not None:
                 self._contexts.move_to_end(key)
-                return found
-        made = self._make(key, context)
+            return found
+
+    def _keep(self, key: str, row: Rows) -> "Context":
+        code, width = None, 1
+        if self._item_codes is None:
+            width += self._model.encoder.width
+        else:
+            code = cast("AdditiveEncoder", self._model.encoder).part(row, ~self._of_item)[0]
+        made = Context(key, row, code if code is not None and code.any() else None, _Kept(len(self) + 1, width))
         with self._lock:
             return self._contexts.setdefault(key, made)
 
-    def _make(self, key: str, context: Mapping[str, Any]) -> "_Context":
-        row = Rows(*self._features.encode_rows([context]))
-        if self._item_codes is None:
-            return _Context(key, row, None, _Kept(len(self) + 1, 1 + self._model.encoder.width))
-        code = cast("AdditiveEncoder", self._model.encoder).part(row, ~self._of_item)[0]
-        return _Context(key, row, code if code.any() else None, _Kept(len(self) + 1, 1))
-
-    def _account(self, used: "_Context") -> None:
+    def _account(self, used: "Context") -> None:
         """Drop the contexts that were used least recently, as long as all together take too many bytes."""
         with self._lock:
             if used.accounted is not None:
@@ -162,7 +171,7 @@ class Shelf:
                 used.accounted = None
 
 
-class _Context:
+class Context:
     """The fields that all candidates of a request share, and what is kept of the catalogue in this context."""
 
     def __init__(self, key: str, row: Rows, code: Floats | None, kept: "_Kept") -> None:
@@ -178,6 +187,7 @@ class _Kept:
         self._slots = np.zeros(items, dtype=np.int32)  # 1 + the row of an item; 0: not computed
         self._rows = np.empty((0, width), dtype=np.float32)
         self._used = 0
+        self._in_order = False  # the first rows are those of all items
         self._lock = threading.Lock()
 
     @property
@@ -196,17 +206,16 @@ class _Kept:
             self._add(missing, computed)
             return self._rows[self._slots[places] - 1]
 
-    def whole(self, places: Integers, compute: Callable[[Integers], Floats]) -> Floats:
-        """The rows of all these items, in their order."""
+    def whole(self, items: int, compute: Callable[[Integers], Floats]) -> Floats:
+        """The rows of the first items, in their order, without a copy if they are kept like that."""
         with self._lock:
-            if self._used >= len(places) and bool((self._slots[: len(places)] == places + 1).all()):
-                return self._rows[: len(places)]
-        tiles = (places[start : start + TILE] for start in range(0, len(places), TILE))
-        rows = np.concatenate([self.take(tile, compute) for tile in tiles])
+            if self._in_order:
+                return self._rows[:items]
+        rows = np.concatenate([self.take(tile, compute) for tile in _tiles(items)])
         with self._lock:
-            self._rows, self._used = rows, len(rows)
-            self._slots[:] = 0
-            self._slots[: len(places)] = places + 1
+            self._rows, self._used, self._in_order = rows, items, True
+            self._slots[:items] = np.arange(1, items + 1)
+            self._slots[items:] = 0
         return rows
 
     def _add(self, places: Integers, rows: Floats) -> None:
@@ -219,6 +228,11 @@ class _Kept:
         self._rows[self._used : self._used + count] = rows[new]
         self._slots[places[new]] = np.arange(self._used + 1, self._used + count + 1)
         self._used += count
+
+
+def _tiles(count: int) -> Iterator[Integers]:
+    for start in range(0, count, TILE):
+        yield np.arange(start, min(start + TILE, count))
 
 
 def _some(weights: Floats | None) -> Floats:

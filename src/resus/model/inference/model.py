@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -118,6 +119,14 @@ class LiveSupport:
             found = self._state.answer(encoded, deviation=deviation, explain=explain)
             answer = model.fusion.of_answer(found, len(self))
         return Scores(crowd, answer.residual, answer.deviation, answer.explanation)
+
+    def score_all(self, crowd: Floats, prepared: Any, shared: Floats | None) -> Floats:
+        """The residuals of a whole catalogue, as `LiveLearner.prepare` made it."""
+        if not len(self):
+            return np.zeros_like(crowd)
+        slope, constant = (np.float32(number) for number in self._model.fusion.line(len(self)))
+        residual: Floats = self._state.answer_all(prepared, shared) * slope + constant
+        return residual
 
 
 def part_of(weights: Weights, name: str) -> dict[str, Array]:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -123,6 +123,11 @@ class LiveState(ABC):
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         """For candidates `[N, K]`, before fusion."""
 
+    def answer_all(self, prepared: Any, shared: Floats | None) -> Floats:
+        """The residuals of a whole catalogue, as the learner prepared it; `shared` `[K]` is added to each code."""
+        encoded: Floats = prepared if shared is None else prepared + shared
+        return self.answer(encoded, deviation=False).residual
+
 
 class LiveLearner(ABC):
     """Λ, trained. A learner that `has_posterior` knows how sure it is even for a user without events."""
@@ -132,6 +137,10 @@ class LiveLearner(ABC):
     def crowd(self, basis: Floats, encoded: Floats) -> Floats:  # noqa: ARG002  # most learners leave Ψ as it is
         """What it expects of a user without events: Ψ's logits `[N]` and encoded rows `[N, K]` → logits `[N]`."""
         return basis
+
+    def prepare(self, encoded: Floats) -> Any:
+        """A catalogue `[N, K]` in the form in which its states answer for all items at once."""
+        return encoded
 
     @abstractmethod
     def state(self) -> LiveState:

@@ -40,6 +40,8 @@ from resus.serving.messages import (
     ModelAnswer,
     PredictAnswer,
     PredictRequest,
+    RecommendAnswer,
+    RecommendRequest,
     Refusal,
     Reloaded,
     ResultsAnswer,
@@ -92,6 +94,12 @@ class Service:
         scored = engine.score(request)
         self.metrics.predictions.labels(engine.loaded.stage(scored.support)).inc()
         return scored.as_json()
+
+    def recommend(self, request: RecommendRequest) -> bytes:
+        engine = self.engine
+        answer = engine.recommend(request)
+        self.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
+        return answer.model_dump_json().encode()
 
     def reload(self, *, announce: bool) -> LoadedModel:
         """Load and check the new model, then swap. A bad model leaves the old one in use. Requests continue."""
@@ -174,6 +182,12 @@ def _add_users(app: FastAPI, service: Service) -> None:
         return Response(service.predict(request), media_type="application/json")
 
     HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.scorers)
+
+    @app.post("/v1/recommend", response_model=RecommendAnswer, summary="Rank the whole catalogue for a user")
+    def recommend(request: RecommendRequest) -> Response:
+        return Response(service.recommend(request), media_type="application/json")
+
+    HotRoute.replace(app, "/v1/recommend", RecommendRequest, service.recommend, service.scorers)
 
     @app.get("/v1/users/{user}", responses=UNKNOWN, summary="Read what is stored about a user")
     def read_user(user: IdInPath) -> UserAnswer:

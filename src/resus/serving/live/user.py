@@ -21,7 +21,7 @@ class LiveUser:
     def __init__(self, model: Inference, *, capacity: int) -> None:
         assert capacity > 0
         self._capacity = capacity
-        self._support = model.live_support()
+        self.support = model.live_support()
         self._moments: list[Moment] = []
 
     def start_from(self, events: Sequence[Event], features: Rows) -> None:
@@ -29,7 +29,7 @@ class LiveUser:
         assert not len(self)
         assert len(events) <= self._capacity
         if events:
-            self._support.fill(features, np.array([event.label for event in events]))
+            self.support.fill(features, np.array([event.label for event in events]))
             self._moments = [event.moment for event in events]
 
     def __len__(self) -> int:
@@ -38,7 +38,7 @@ class LiveUser:
     @property
     def nbytes(self) -> int:
         """The memory that its arrays take."""
-        return self._support.nbytes
+        return self.support.nbytes
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class LiveUser:
         full = len(self) == self._capacity
         if full and place == 0:
             return
-        self._support.insert(place, features, label, drop_oldest=full)
+        self.support.insert(place, features, label, drop_oldest=full)
         self._moments.insert(place, moment)
         if full:
             del self._moments[0]
@@ -64,21 +64,21 @@ class LiveUser:
         """Change the label of a known event; ignore an unknown one."""
         place = self._place_of(event)
         if place is not None:
-            self._support.correct(place, label)
+            self.support.correct(place, label)
 
     def forget(self, event: str) -> None:
         """Remove an event; ignore an unknown one."""
         place = self._place_of(event)
         if place is not None:
-            self._support.remove(place)
+            self.support.remove(place)
             del self._moments[place]
 
     def score(self, candidates: Rows, *, deviation: bool = True, explain: bool = False) -> Scores:
-        return self._support.score(candidates, deviation=deviation, explain=explain)
+        return self.support.score(candidates, deviation=deviation, explain=explain)
 
     def score_encoded(self, crowd: Floats, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Scores:
         """The same for candidates that the model has encoded already."""
-        return self._support.score_encoded(crowd, encoded, deviation=deviation, explain=explain)
+        return self.support.score_encoded(crowd, encoded, deviation=deviation, explain=explain)
 
     def _place_of(self, event: str) -> int | None:
         return next((place for place, moment in enumerate(self._moments) if moment.id == event), None)

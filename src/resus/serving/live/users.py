@@ -2,10 +2,10 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from resus.arrays import Floats
-from resus.model.inference.model import Scores
 from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
 from resus.serving.store import Event, EventStore
@@ -13,6 +13,8 @@ from resus.serving.store import Event, EventStore
 LIVE_BYTES = 1 << 27  # for all users together; the least recently used ones are dropped first
 USER_BYTES, EVENT_BYTES = 4096, 1024  # of the objects around the arrays of a user, and of one event
 FEW_CHANGES = 2  # up to here, single changes are cheaper than a fresh start
+
+Asked = TypeVar("Asked")
 
 
 @dataclass(eq=False)
@@ -49,26 +51,21 @@ class LiveUsers:
     def __len__(self) -> int:
         return len(self._cache)
 
-    def score(
-        self, user: str, crowd: Floats, encoded: Floats, *, deviation: bool = True, explain: bool = False
-    ) -> tuple[tuple[Event, ...], Scores]:
-        """The user's events, and the scores of encoded candidates that follow from them."""
+    def ask(self, user: str, question: Callable[[LiveUser], Asked]) -> tuple[tuple[Event, ...], Asked]:
+        """The user's events, and the answer to a question about the user with these events."""
         version = self._store.version(user)
         if not version:
             self.drop(user)  # another process may have deleted the user
-            nobody = self._loaded.live_user(self._capacity)
-            return (), nobody.score_encoded(crowd, encoded, deviation=deviation, explain=explain)
+            return (), question(self._loaded.live_user(self._capacity))
         cached = self._cached(user)
         with cached.lock:
-            changed = cached.version != version
-            if changed:
+            if cached.version != version:
                 self._catch_up(cached, user)
-            scores = cached.live.score_encoded(crowd, encoded, deviation=deviation, explain=explain)
-            events = cached.events
+            answer, events = question(cached.live), cached.events
             self._account(user, cached)
         if not cached.version:
             self.drop(user)  # deleted since we asked for the version
-        return events, scores
+        return events, answer
 
     def drop(self, user: str) -> None:
         """Keep nothing of the user in memory."""

@@ -81,9 +81,9 @@ class CodeColumns:
         return [slice(end - count, end) for end, count in zip(ends, self.counts, strict=True)]
 
     @cached_property
-    def vectors(self) -> slice:
-        """φ, χ, ψ and what is common to all users, side by side."""
-        return slice(self._slices[4].start, self._slices[7].stop)
+    def taste_and_offered(self) -> slice:
+        """φ and χ, side by side."""
+        return slice(self._slices[4].start, self._slices[5].stop)
 
     def unpack(self, encoded: Floats) -> "Codes":
         items, halves, values, shares, taste, offered, chosen, common = (encoded[:, part] for part in self._slices)
@@ -226,6 +226,9 @@ class PlusInNumpy(LiveLearner):
     def state(self) -> "LivePlus":
         return LivePlus(self)
 
+    def prepare(self, encoded: Floats) -> "PreparedCatalogue":
+        return PreparedCatalogue(self.layout, encoded)
+
     def covariance(self, rows: Codes, others: Codes) -> Doubles:
         """The prior covariance k of every row with every other row."""
         found = np.full((len(rows), len(others)), self.bias or 0.0)
@@ -344,6 +347,15 @@ class LivePlus(LiveState):
             explanation = Explanation((across * fitted.dual[:, None]).T.astype(np.float32), causes)
         return Answer(residual, fitted.deviation(codes, across) if deviation else None, explanation)
 
+    def answer_all(self, prepared: "PreparedCatalogue", shared: Floats | None) -> Floats:
+        fitted = self._fit()
+        said = fitted.said_of_all(prepared, shared)
+        own = prepared.rows_of(self._events.encoded[:, 0])
+        if len(own):
+            encoded = prepared.encoded[own] if shared is None else prepared.encoded[own] + shared
+            said[own] = self.answer(encoded, deviation=False).residual
+        return said
+
     def _fit(self) -> "_Fitted":
         if self._fitted is None:
             learner, events = self._learner, self._events
@@ -406,6 +418,23 @@ class _Fitted:
             assert own is not None
             yield self._same_context(query, own)
 
+    def said_of_all(self, catalogue: "PreparedCatalogue", shared: Floats | None) -> Floats:
+        """The sum of `said` for items that the user has not had; `shared` is to be added to every code."""
+        learner, layout = self._learner, self._learner.layout
+        scale = (learner.choices or 0.0) / np.sqrt(len(self.dual) + FEW_CHOICES)
+        wanted = np.concatenate([self._wanted, (scale * self._chosen).astype(np.float32)])
+        level = self._generosity
+        if shared is not None:
+            codes = layout.unpack(shared[None])
+            level += float(shared[layout.taste_and_offered] @ wanted)
+            level += float(self._contexts(codes.contexts)[0])
+            level += float(self._matched(codes, slice(None))[0])
+        said: Floats = catalogue.encoded[:, layout.taste_and_offered] @ wanted
+        if learner.matches is not None:
+            said += np.einsum("gv,gv->g", self._matches(catalogue.values), catalogue.shares)[catalogue.groups]
+        said += np.float32(level)
+        return said
+
     def causes(self, query: Codes) -> Iterator[tuple[str, Array]]:
         """The same by name; each field that can match is a cause of its own."""
         learner, layout = self._learner, self._learner.layout
@@ -467,6 +496,29 @@ class _Fitted:
             same = self._codes.contexts == query.contexts[own.rows, None]
             said[own.rows] -= (own.same & same) @ self._context_amounts
         return said
+
+
+class PreparedCatalogue:
+    """Codes of a whole catalogue. Items with the same values in all fields but the item's own form a group."""
+
+    def __init__(self, layout: CodeColumns, encoded: Floats) -> None:
+        self.encoded = encoded
+        codes = layout.unpack(encoded)
+        others = layout.field_of_value != layout.names.index(layout.item)
+        both = np.concatenate([codes.values[:, others], codes.shares[:, others]], axis=1)
+        rows = np.ascontiguousarray(both).view(np.dtype((np.void, both.itemsize * both.shape[1]))).ravel()
+        _, first, self.groups = np.unique(rows, return_index=True, return_inverse=True)
+        self.values, self.shares = (part[first][:, others] for part in (codes.values, codes.shares))
+        self._order = np.argsort(codes.items, kind="stable")
+        self._sorted = codes.items[self._order]
+
+    def rows_of(self, items: Floats) -> Integers:
+        """The rows of some items; an unknown item may be any of the unknown ones."""
+        wanted = np.unique(items)
+        starts = np.searchsorted(self._sorted, wanted, side="left").tolist()
+        ends = np.searchsorted(self._sorted, wanted, side="right").tolist()
+        found = [self._order[start:end] for start, end in zip(starts, ends, strict=True)]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
 class _OwnItems:
