@@ -199,10 +199,10 @@ class Engine:
         loaded, shelf = self.loaded, self.shelf
         context = loaded.with_item(request.context)
         if request.items is not None and shelf is not None and shelf.knows(context):
-            places = shelf.places(request.items)
+            places, names = shelf.places(request.items)
             with np.errstate(over="ignore", invalid="ignore"):
                 encoded = shelf.encode(places, shelf.context(context))
-            return shelf.names(places, request.items), encoded
+            return names, encoded
         candidates: list[dict[str, Any]]
         if request.items is not None:
             candidates = [{**context, loaded.item: item} for item in request.items]

@@ -63,21 +63,16 @@ class Shelf:
         limit = self._limit
         return Shelf(self._model, self._features, catalogue, context_bytes=limit, before=self, changed=changed)
 
-    def places(self, items: Sequence[str]) -> Integers:
-        """The positions of items, `len(self)` for an unknown one."""
+    def places(self, items: Sequence[str]) -> tuple[Integers, Sequence[str]]:
+        """The positions of items, `len(self)` for an unknown one, and their ids as a vocabulary writes them."""
         known, unknown = self.catalogue.places, len(self)
         found = [known.get(item, -1) for item in items]
-        if -1 in found:
-            both = zip(found, items, strict=True)
-            found = [self.catalogue.place_of(item) if place < 0 else place for place, item in both]
-            found = [unknown if place < 0 else place for place in found]
-        return np.array(found, dtype=np.int64)
-
-    def names(self, places: Integers, items: Sequence[str]) -> list[str | None]:
-        """The ids of items at these places, as the catalogue writes them; others as they would be in a vocabulary."""
-        known, unknown = self.catalogue.items, len(self)
-        both = zip(places.tolist(), items, strict=True)
-        return [spelled(item) if place == unknown else known[place] for place, item in both]
+        if -1 not in found:
+            return np.array(found, dtype=np.int64), items
+        both = zip(found, items, strict=True)
+        places = [self.catalogue.place_of(item) if place < 0 else place for place, item in both]
+        places = [unknown if place < 0 else place for place in places]
+        return np.array(places, dtype=np.int64), [spelled(item) for item in items]
 
     def knows(self, context: Mapping[str, Any]) -> bool:
         """Whether the context leaves the fields of the items to the catalogue."""

@@ -42,6 +42,7 @@ from resus.model.learners.plus.numbers import (
 )
 
 TILE = 4096  # rows at a time
+FEW_EVENTS = 64  # up to here, a user keeps a matrix of events and values
 
 
 @dataclass(frozen=True)
@@ -242,11 +243,9 @@ class PlusInNumpy(LiveLearner):
 
     def variance(self, rows: Codes) -> Doubles:
         """k of every row with itself."""
-        found = np.full(len(rows), self.bias or 0.0)
+        found = (self.bias or 0.0) + np.square(rows.shares, dtype=np.float64) @ self.scale_of_value
         if self.taste is not None:
             found += self.taste * np.square(rows.taste, dtype=np.float64).sum(axis=1)
-        for scale, place in self._match_fields():
-            found += scale * np.square(rows.shares[:, place], dtype=np.float64).sum(axis=1)
         return found
 
     @cached_property
@@ -386,19 +385,21 @@ class _Fitted:
     ) -> None:
         self._learner, self._codes, self._basis, self._system, self.dual = learner, codes, basis, system, dual
         self._generosity = (learner.bias or 0.0) * float(dual.sum())
-        amounts = (codes.shares * learner.scale_of_value) * dual[:, None]
-        self._matches = _Sums(codes.values, amounts)
+        shares = codes.shares * learner.scale_of_value
+        self._matches = _Sums(codes.values, shares * dual[:, None], shares != 0)
         self._wanted = ((learner.taste or 0.0) * (dual @ codes.taste)).astype(np.float32)
         self._chosen = codes.chosen.sum(axis=0, dtype=np.float64)
         self._items = np.unique(codes.items)
         like, dislike = learner.same_context or (0.0, 0.0)
         self._context_amounts = np.where(codes.contexts != 0, labels * like + (1 - labels) * dislike, 0.0)
-        self._contexts = _Sums(codes.contexts, self._context_amounts)
+        self._contexts = _Sums(codes.contexts, self._context_amounts, codes.contexts != 0)
 
     @property
     def nbytes(self) -> int:
         """Besides the events and their covariance."""
-        return 16 * len(self._matches) + 3 * self.dual.nbytes + self._system.nbytes
+        values = self.__dict__.get("_values")  # if a deviation was asked for
+        kept = self._system.nbytes + (0 if values is None else values.nbytes)
+        return 16 * len(self._matches) + 3 * self.dual.nbytes + kept
 
     def said(self, query: Codes) -> Iterator[Array | float]:
         """What the parts of the model add to the answers, `[N]` each."""
@@ -453,7 +454,18 @@ class _Fitted:
 
     def across(self, query: Codes) -> Doubles:
         """The prior covariance of every event with every candidate, `[k, N]`."""
-        return self._learner.covariance(self._codes, query)
+        learner = self._learner
+        if len(self.dual) > FEW_EVENTS or learner.matches is None:
+            return learner.covariance(self._codes, query)
+        found = (learner.bias or 0.0) + self._values @ self._matches.spread(query.values, query.shares).T
+        if learner.taste is not None:
+            found += learner.taste * (self._codes.taste.astype(np.float64) @ query.taste.T)
+        return found
+
+    @cached_property
+    def _values(self) -> Doubles:
+        """The shares of each event in the values that the user has met, times their scales, `[k, distinct]`."""
+        return self._matches.spread(self._codes.values, self._codes.shares * self._learner.scale_of_value)
 
     def deviation(self, query: Codes, across: Doubles | None) -> Floats:
         """Laplace's approximation: the prior after the events, with the labels' own curvature at the fit."""
@@ -536,8 +548,7 @@ class _OwnItems:
 class _Sums:
     """Sums of amounts by key: one look-up for any number of candidates."""
 
-    def __init__(self, keys: Array, amounts: Array) -> None:
-        used = amounts != 0
+    def __init__(self, keys: Array, amounts: Array, used: Booleans) -> None:
         self._keys, places = np.unique(keys[used], return_inverse=True)
         self._sums = np.bincount(places, amounts[used], len(self._keys)).astype(np.float32)
 
@@ -548,10 +559,23 @@ class _Sums:
         """0 for a key without a sum."""
         if not len(self._keys):
             return np.zeros(keys.shape, dtype=np.float32)
+        places, known = self._places(keys)
+        found: Floats = np.where(known, self._sums[places], np.float32(0))
+        return found
+
+    def spread(self, keys: Array, amounts: Array) -> Doubles:
+        """Amounts of rows `[N, V]` by key, `[N, distinct]`; other keys are left out."""
+        if not len(self._keys):
+            return np.zeros((len(keys), 0))
+        places, known = self._places(keys)
+        places += np.arange(len(keys))[:, None] * len(self._keys)
+        sums = np.bincount(places[known], amounts[known], len(keys) * len(self._keys))
+        return sums.reshape(len(keys), -1).astype(np.float64, copy=False)
+
+    def _places(self, keys: Array) -> tuple[Integers, Booleans]:
         places = np.searchsorted(self._keys, keys)
         np.minimum(places, len(self._keys) - 1, out=places)
-        found: Floats = np.where(self._keys[places] == keys, self._sums[places], np.float32(0))
-        return found
+        return places, self._keys[places] == keys
 
 
 def _fit(labels: Doubles, basis: Doubles, system: "_Dense | _Iterative", start: Doubles, steps: int) -> Doubles:
