@@ -23,7 +23,7 @@ from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import NeuralPredictor, NoPredictor
 
-OTHER_PARTS = ("matches", "taste", "choices", "context", "common", "scale")  # than the bias
+OTHER_PARTS = ("matches", "taste", "choices", "context", "common", "scale", "trust", "sizes")  # than the bias
 
 
 @pytest.fixture(scope="module")

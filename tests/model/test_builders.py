@@ -35,6 +35,8 @@ PARTS_OF_PLUS = {
     "context": "same_context",
     "common": "log_common",
     "scale": "log_scale",
+    "trust": "log_trust",
+    "sizes": "by_size",
 }
 NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
 
