@@ -63,8 +63,8 @@ class EventStore(Protocol):
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         """Add all (user, event) pairs of a batch, at most `MAX_EVENTS`, or none.
 
-        An id that the user already has is the same event again: "known", or "corrected" if its label differs. An event
-        that is older than all events of a full user is "too old" and is not kept.
+        An id that the user already has is the same event again: "known", or "corrected" if its label or time differs.
+        An event that is older than all events of a full user is "too old" and is not kept.
         """
 
     def version(self, user: str) -> int:
