@@ -15,7 +15,7 @@ from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
 from resus.checking import on_one_line
-from resus.errors import ConfigError, ResusError, StorageError
+from resus.errors import ConfigError, DataError, ResusError, StorageError
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store.group_commit import Call, GroupCommit
 from resus.serving.store.protocol import Event, EventStatus, UserRecord, check_batch
@@ -309,10 +309,10 @@ class RedisStore:
     def read(self, user: str) -> UserRecord:
         with self._in_one_sentence():
             version, *lines = self._read(args=[user, self._capacity])
-        try:
-            return UserRecord(int(version), tuple(_event(line) for line in lines))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise self._error(f"holds events that cannot be read ({_reason(error)})", DAMAGED) from error
+        events = [_event(line) for line in lines]
+        if None in events:
+            raise self._error("holds events that cannot be read", DAMAGED)
+        return UserRecord(int(version), tuple(event for event in events if event))
 
     def forget(self, user: str, event_id: str) -> bool:
         return self._take_off(user, _mark(event_id), _hex(event_id))
@@ -335,6 +335,25 @@ class RedisStore:
 
     def close(self) -> None:
         self._client.close()
+
+    def everything(self) -> Iterator[tuple[str, Event | None]]:
+        """All events with their users, None for one that cannot be read. What changes meanwhile may be missing."""
+        at = 0
+        while True:
+            with self._in_one_sentence():
+                at, found = self._client.hscan(USERS, at, match="m*", count=1000)
+            for name in found:
+                user = name[1:].decode()
+                try:
+                    with self._in_one_sentence():
+                        _, *lines = self._read(args=[user, self._capacity])
+                except StorageError as error:
+                    if not isinstance(error.__cause__, redis.ResponseError):
+                        raise
+                    lines = [None]
+                yield from ((user, _event(line)) for line in lines)
+            if not at:
+                return
 
     def _add_together(self, group: Sequence[Call[list[str | bytes]]]) -> None:
         """Batches that wait go to Redis as one. If Redis refuses them, each is tried alone."""
@@ -425,7 +444,7 @@ class RedisStore:
             self._ask_again_at = 0.0
         except redis.TimeoutError as error:
             self._ask_again_at = monotonic() + AGAIN_SECONDS
-            raise self._error(f"cannot be reached ({_reason(error)})", UNREACHABLE) from error
+            raise self._error(f"does not answer ({_reason(error)})", UNREACHABLE) from error
         except redis.ConnectionError as error:
             raise self._error(f"cannot be reached ({_reason(error)})", UNREACHABLE) from error
         except redis.RedisError as error:
@@ -446,9 +465,13 @@ class RedisStore:
         )
 
 
-def _event(line: bytes) -> Event:
-    time, label, id_, features = line.split(b"\t")
-    return Event(bytes.fromhex(id_.decode()).decode(), float(time), float(label), json.loads(features))
+def _event(line: bytes | None) -> Event | None:
+    """None if it is missing or damaged."""
+    try:
+        time, label, id_, features = (line or b"").split(b"\t")
+        return Event(bytes.fromhex(id_.decode()).decode(), float(time), float(label), dict(json.loads(features)))
+    except (ValueError, TypeError, DataError):
+        return None
 
 
 def _mark(event_id: str) -> bytes:

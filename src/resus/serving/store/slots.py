@@ -48,7 +48,7 @@ SCHEMA = (
 
 SLOT_MARK = b"resE"
 _HEAD = struct.Struct("<4sIIHHdd")  # mark, checksum, length, lengths of the user's and the event's id, time, label
-_ENTRY = struct.Struct("<16sQQ")  # hash of the user's id, number, version
+_ENTRY = struct.Struct("<16sIIQ")  # hash of the user's id, number, number of events, version
 _ENTRIES = 124  # in a row of the directory, with its checksum more than half of a page
 _BUCKETS = 4096  # a row of the directory holds one bucket; a full bucket continues at its number + `_BUCKETS`
 _EMPTY = bytes(_ENTRY.size)
@@ -75,6 +75,7 @@ class _Entry:
     bucket: int
     at: int
     number: int
+    events: int
     version: int
 
 
@@ -117,6 +118,18 @@ def unpacked(body: Any) -> tuple[str, Event]:
     return user, Event(id_, time, label, json.loads(body[features_at:length]))
 
 
+def entries_in(row: Any) -> bytes:
+    """The entries in a row of the directory."""
+    if not isinstance(row, bytes) or len(row) != _ENTRIES * _ENTRY.size + 4 or _checked(row[:-4]) != row:
+        raise DamagedError("a part of the directory of users does not match its checksum")
+    return row[:-4]
+
+
+def events_named(row: Any) -> int:
+    """The number of events of the users in a row of the directory."""
+    return sum(events for _, _, events, _ in _ENTRY.iter_unpack(entries_in(row)))
+
+
 class Slots:
     """The tables of one connection, within a transaction of the caller."""
 
@@ -148,9 +161,12 @@ class Slots:
             found = self._known(number, mark, event.id)
             if found:
                 return self._corrected(entry, user, event, *found)
-            if not self._made_room(number, event.moment):
+            pushed_out = self._pushed_out(entry, event.moment)
+            if pushed_out is None:
                 return "too old"
-            self._set_version(entry)
+            for row in pushed_out:
+                self._remove(number, row)
+            self._change(entry, entry.events - len(pushed_out) + 1)
         else:
             self._enter(hashed, number)
         slot = self._store(packed(user, event, features))
@@ -174,8 +190,8 @@ class Slots:
             if owner != user:
                 raise DamagedError("an event belongs to another user")
             events.append(event)
-        if not events:
-            raise DamagedError("the events of a user are gone")
+        if len(events) != entry.events:
+            raise DamagedError("events of a user are gone")
         events.sort(key=lambda event: event.moment)
         return UserRecord(entry.version, tuple(events[-self._capacity :]))
 
@@ -187,8 +203,8 @@ class Slots:
         if not found:
             return False
         self._remove(entry.number, found[0])
-        if self._run("SELECT 1 FROM events WHERE user = ? LIMIT 1", (entry.number,)).fetchall():
-            self._set_version(entry)
+        if entry.events > 1:
+            self._change(entry, entry.events - 1)
         else:
             self._leave(entry)
         self.latest = replace(self.latest, unwiped=self._next_version())
@@ -244,28 +260,27 @@ class Slots:
             "UPDATE events SET time = ? WHERE user = ? AND time = ? AND slot = ?",
             (new.time, entry.number, row.time, row.slot),
         )
-        self._set_version(entry)
+        self._change(entry, entry.events)
         return "corrected"
 
-    def _made_room(self, number: int, new: Moment) -> bool:
-        """Remove what a new event pushes out; False if the new event is older than all that a full user keeps."""
-        bound = self._rows("WHERE user = ? ORDER BY time DESC LIMIT 1 OFFSET ?", number, self._capacity - 1)
-        if not bound:
-            return True
-        if new.time < bound[0].time:
-            return False
-        rows = self._rows("WHERE user = ? AND time <= ? ORDER BY time", number, bound[0].time)
-        if len(rows) > 1 or new.time == bound[0].time:  # ids decide between events of one time
-            moments = [(Moment(row.time, self._event(row.slot).id), row) for row in rows]
-            moments.sort(key=lambda one: one[0])
-            later = self._run("SELECT count(*) FROM events WHERE user = ? AND time > ?", (number, bound[0].time))
-            surplus = len(rows) - (self._capacity - int(later.fetchall()[0][0]))
-            if new < moments[surplus][0]:
-                return False
-            rows = [row for _, row in moments[: surplus + 1]]
-        for row in rows:
-            self._remove(number, row)
-        return True
+    def _pushed_out(self, entry: _Entry, new: Moment) -> list[_Row] | None:
+        """What a new event pushes out; None if the new event is older than all that a full user keeps."""
+        surplus = entry.events - self._capacity
+        if surplus < 0:
+            return []
+        oldest = self._rows("WHERE user = ? ORDER BY time LIMIT ?", entry.number, surplus + 2)
+        if len(oldest) <= surplus:
+            raise DamagedError("events of a user are gone")
+        bound = oldest[surplus].time
+        if new.time < bound:
+            return None
+        if new.time > bound and (len(oldest) == surplus + 1 or oldest[-1].time > bound):
+            return oldest[: surplus + 1]
+        rows = self._rows("WHERE user = ? AND time <= ?", entry.number, bound)  # ids decide between events of one time
+        moments = sorted((Moment(row.time, self._event(row.slot).id), row.slot) for row in rows)
+        if new < moments[surplus][0]:
+            return None
+        return [_Row(moment.time, slot) for moment, slot in moments[: surplus + 1]]
 
     def _remove(self, number: int, row: _Row) -> None:
         self._clear(row.slot)
@@ -305,8 +320,7 @@ class Slots:
         while (entries := self._entries(bucket)) is not None:
             at = entries.find(hashed)
             if at >= 0 and at % _ENTRY.size == 0:
-                _, number, version = _ENTRY.unpack_from(entries, at)
-                return _Entry(bucket, at, number, version)
+                return _Entry(bucket, at, *_ENTRY.unpack_from(entries, at)[1:])
             bucket += _BUCKETS
         return None
 
@@ -316,16 +330,17 @@ class Slots:
         while (entries := self._entries(bucket)) is not None:
             for at in range(0, _ENTRIES * _ENTRY.size, _ENTRY.size):
                 if entries.startswith(_EMPTY, at):
-                    self._write_entry(bucket, entries, at, _ENTRY.pack(hashed, number, version))
+                    self._write_entry(bucket, entries, at, _ENTRY.pack(hashed, number, 1, version))
                     return
             bucket += _BUCKETS
         self._run("INSERT INTO directory VALUES (?, ?)", (bucket, _checked(_EMPTY * _ENTRIES)))
-        self._write_entry(bucket, _EMPTY * _ENTRIES, 0, _ENTRY.pack(hashed, number, version))
+        self._write_entry(bucket, _EMPTY * _ENTRIES, 0, _ENTRY.pack(hashed, number, 1, version))
 
-    def _set_version(self, entry: _Entry) -> None:
+    def _change(self, entry: _Entry, events: int) -> None:
+        """Give a user a new version."""
         entries = self._entries(entry.bucket) or b""
-        hashed = entries[entry.at : entry.at + 16]
-        self._write_entry(entry.bucket, entries, entry.at, _ENTRY.pack(hashed, entry.number, self._next_version()))
+        changed = _ENTRY.pack(entries[entry.at : entry.at + 16], entry.number, events, self._next_version())
+        self._write_entry(entry.bucket, entries, entry.at, changed)
 
     def _leave(self, entry: _Entry) -> None:
         self._write_entry(entry.bucket, self._entries(entry.bucket) or b"", entry.at, _EMPTY)
@@ -335,10 +350,7 @@ class Slots:
         rows = self._run("SELECT entries FROM directory WHERE number = ?", (bucket,)).fetchall()
         if not rows:
             return None
-        entries = _one(rows, bytes)
-        if _checked(entries[:-4]) != entries or len(entries) != _ENTRIES * _ENTRY.size + 4:
-            raise DamagedError("a part of the directory of users does not match its checksum")
-        return entries[:-4]
+        return entries_in(rows[0][0])
 
     def _write_entry(self, bucket: int, entries: bytes, at: int, entry: bytes) -> None:
         new = _checked(entries[:at] + entry + entries[at + len(entry) :])

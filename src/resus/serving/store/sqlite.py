@@ -128,7 +128,7 @@ class SqliteStore:
             try:
                 returned: Returned = self._group.run(work)
             except sqlite3.OperationalError as error:
-                if not reserved or _code(error) != sqlite3.SQLITE_FULL:
+                if not reserved or _code(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
                     raise
                 with storage_errors(self._path):
                     self._reserved.unlink(missing_ok=True)
