@@ -97,7 +97,7 @@ def main() -> None:
 
 def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
     """Kill the only process of the service, and start it again on the same port."""
-    chance, port, clients = random.Random(1), _free_port(), list[Client]()
+    chance, port, clients = random.Random(1), free_port(), list[Client]()
     for _ in range(kills):
         with served(run, store, port=port) as service:
             clients = clients or _started(service.address)
@@ -178,7 +178,7 @@ def _words_of(process: str) -> bytes:
 
 @contextlib.contextmanager
 def _redis(folder: str) -> Iterator[str]:
-    port = _free_port()
+    port = free_port()
     words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, *DURABLE]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
         try:
@@ -187,7 +187,7 @@ def _redis(folder: str) -> Iterator[str]:
             process.terminate()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

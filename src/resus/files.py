@@ -31,6 +31,7 @@ _WRITE_REFUSED = {
     errno.EEXIST,
     errno.EFBIG,
     errno.EISDIR,
+    errno.ELOOP,
     errno.ENAMETOOLONG,
     errno.ENOSPC,
     errno.ENOTDIR,
@@ -61,8 +62,9 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    with lock:
+        # without following a link or emptying a file: the name may be somebody else's
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "rb+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:

@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from resus.artifact import FACTS
-from resus.errors import ArtifactError, DataError, ResusError
+from resus.errors import ArtifactError, DataError, ResusError, StorageError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
@@ -45,6 +45,7 @@ from resus.serving.messages import (
     UserAnswer,
     UserHistory,
 )
+from resus.serving.store import check_store
 from resus.version import __version__
 
 THREADS = 4  # threads that read and score, and as many that write; further requests wait for a free one
@@ -56,6 +57,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     413: {"model": Refusal, "description": "The request is too large."},
     422: {"model": Refusal, "description": "The request is not valid for this route."},
     429: {"model": Refusal, "description": "Too many requests at a time."},
+    503: {"model": Refusal, "description": "The store cannot be used."},
 }
 UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Refusal, "description": "Not found."}}
 SILENT: TelemetryConfig = {
@@ -253,9 +255,9 @@ def _add_operations(app: FastAPI, service: Service) -> None:
     async def healthz() -> Health:
         return Health(status="ok")
 
-    @app.get("/readyz", summary="Check that the model and the store answer")
+    @app.get("/readyz", summary="Check that the model answers and the store can be written")
     def readyz() -> Health:
-        service.engine.store.version("")
+        check_store(service.engine.store)
         return Health(status="ok")
 
     @app.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
@@ -287,8 +289,9 @@ def _add_refusals(app: FastAPI) -> None:
     async def not_possible(_: Request, error: ResusError) -> JSONResponse:
         if isinstance(error, DataError | ArtifactError):
             return _refused(422, str(error))
-        log.error("%s", error)
-        return _refused(503, str(error))
+        log.error("%s", error)  # with the path or address, which no answer shows
+        public = error.public if isinstance(error, StorageError) else None
+        return _refused(503, public or "the service cannot do this now: see its log")
 
 
 def _not_loaded(folder: Path, error: Exception) -> ArtifactError:
