@@ -21,21 +21,27 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from resus.errors import ConfigError, ResusError
 from resus.serving.http.guard import Access, kind_and_place
 from resus.serving.http.metrics import SHARED_FOLDER
+from resus.serving.http.protocol import HEAD_BYTES, protocol
 from resus.serving.store import open_store
 
 if TYPE_CHECKING:
     from resus.serving.loaded import Meaning
 
 DRAIN_SECONDS = 30
+KEEP_ALIVE_SECONDS = 30
+BACKLOG = 512
 HEALTH_SECONDS = 60  # a worker may be busy for long, or still load torch, without being stuck
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "line": {"class": "resus.serving.http.log_lines.Line", "format": "%(asctime)s %(levelname)s %(message)s"}
+    },
+    "handlers": {"stderr": {"class": "resus.serving.http.log_lines.CountingHandler", "formatter": "line"}},
     "loggers": {
         "resus": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
         "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        "asyncio": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
     },
 }
 
@@ -81,7 +87,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(1024)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -129,9 +135,15 @@ def _settings(app: Any, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         access_log=False,  # paths hold user ids
+        backlog=BACKLOG,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        http=protocol(),
+        interface="asgi3",
         log_config=LOGGING,
+        proxy_headers=False,  # the service never asks who the client is
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_worker_healthcheck=HEALTH_SECONDS,
         ws="none",
         **options,
