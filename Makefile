@@ -48,6 +48,7 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.service.events
 	$(BIN)/python -m benchmarks.service.kills
 	$(BIN)/python -m benchmarks.service.fuzz
+	$(BIN)/python -m benchmarks.service.chaos
 	$(BIN)/python -m benchmarks.scale
 
 clean:

@@ -23,7 +23,8 @@ from unittest import mock
 import redis
 from rich.console import Console
 
-from benchmarks.service.kills import DURABLE, free_port
+from benchmarks.service.kills import DURABLE
+from benchmarks.service.served import free_port
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store import Event, EventStore, group_commit, open_store
 
