@@ -112,7 +112,7 @@ def test_a_field_kind(tmp_path: Path) -> None:
     )
     asked = rows.select("item", "year").cast({"item": pl.String}).to_dicts()
     basis = loaded.live_user(capacity=10).score(loaded.rows(asked)).basis
-    np.testing.assert_allclose(basis.numpy(), model.predict(rows.clear(), rows)["basis"].to_numpy(), atol=1e-6)
+    np.testing.assert_allclose(basis, model.predict(rows.clear(), rows)["basis"].to_numpy(), atol=1e-6)
 
 
 def test_a_data_set(tmp_path: Path) -> None:

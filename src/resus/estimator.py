@@ -272,7 +272,8 @@ class Resus:
         fitted = self._fitted()
         tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
-        Artifact(self.config, fitted.features, tensors, fitted.log, fitted.history).save(Path(folder))
+        weights = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+        Artifact(self.config, fitted.features, weights, fitted.log, fitted.history).save(Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str, *, predictor: Any = None, encoder: Callable[..., Any] | None = None) -> Self:

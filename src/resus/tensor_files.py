@@ -4,15 +4,19 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import safetensors
-import safetensors.torch
-from torch import Tensor
+import safetensors.numpy
 
+from resus.arrays import Array
 from resus.checking import on_one_line
 from resus.errors import ArtifactError
 from resus.files import atomic_path, read_bounded, reason_of
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own bound
@@ -20,14 +24,19 @@ MAX_BYTES = 1 << 36
 _BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)  # of bent headers
 
 
-def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+def save_tensors(path: Path, tensors: "dict[str, Tensor]", facts: dict[str, Any]) -> None:
     """Write the whole file or nothing."""
-    packed = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
+    save_arrays(path, {name: tensor.detach().numpy() for name, tensor in tensors.items()}, facts)
+
+
+def save_arrays(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> None:
+    """The same without torch."""
+    packed = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in arrays.items()}
     with atomic_path(path) as aside:
         aside.touch()
         readers = aside.stat().st_mode  # safetensors would let only the owner read the file
         try:
-            safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
+            safetensors.numpy.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
         except safetensors.SafetensorError as error:
             refused = re.search(r"os error (\d+)", str(error))  # Rust's text of the system error
             if refused is None:
@@ -36,24 +45,27 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
         aside.chmod(readers)
 
 
-def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
     """What `save_tensors` wrote."""
+    import torch
+
     try:
-        return parse_tensors(read_bounded(path, MAX_BYTES), path)
+        arrays, facts = parse_arrays(read_bounded(path, MAX_BYTES), path)
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): train again") from None
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}, facts
 
 
-def parse_tensors(content: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The same from the bytes of the file."""
+def parse_arrays(content: bytes, path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The same from the bytes of the file, without torch."""
     try:
         facts = _header(content).get("__metadata__", {}).get("resus")
-        tensors = safetensors.torch.load(content)
+        arrays = {name: array.copy() for name, array in safetensors.numpy.load(content).items()}
         if facts is None:
             raise ArtifactError(f"{path} was not written by resus: point to a run folder that 'resus train' made")
-        return tensors, json.loads(facts)
+        return arrays, json.loads(facts)
     except (*_BAD, safetensors.SafetensorError) as error:
         raise ArtifactError(f"{path} is not a whole safetensors file ({on_one_line(error)}): train again") from None
 

@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from planted_models import KEEP, events, log_of
@@ -23,8 +22,9 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.numeric import NumericField
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit, split_users
-from resus.episodes.batch import Features, features_of
+from resus.episodes.batch import features_of
 from resus.errors import ArtifactError, DataError
+from resus.model.inference.parts import Rows
 from resus.serving import histories
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.export import read_titles
@@ -59,13 +59,12 @@ def raw(kind: str, row: int) -> dict[str, Any]:
     return of.features.decode(of.ids[row], None if of.weights is None else of.weights[row])
 
 
-def read(kind: str, rows: Sequence[dict[str, Any]]) -> Features:
-    return Features.of(*log(kind).features.encode_rows(rows))
+def read(kind: str, rows: Sequence[dict[str, Any]]) -> Rows:
+    return Rows(*log(kind).features.encode_rows(rows))
 
 
-def filled(kind: str, *rows: dict[str, Any]) -> Features:
-    made = catalogue(kind)
-    return made.fill(rows, read(kind, rows), torch.tensor([made.places.get(row["item"], -1) for row in rows]))
+def filled(kind: str, *rows: dict[str, Any]) -> Rows:
+    return catalogue(kind).fill(rows, read(kind, rows), "item")
 
 
 def opened(folder: Path) -> CheckedFolder:
@@ -98,12 +97,12 @@ def test_an_item_with_its_context_is_the_row_of_the_log(kind: str, data: st.Data
     context = {name: values[name] for name in catalogue(kind).context}
     made = filled(kind, {"item": values["item"], **context})
     expected = features_of(log(kind), np.array([row]))
-    assert torch.equal(made.ids, expected.ids)
+    assert np.array_equal(made.ids, expected.ids)
     if expected.weights is None:
         assert made.weights is None
     else:
         assert made.weights is not None
-        assert torch.equal(made.weights, expected.weights)
+        assert np.array_equal(made.weights, expected.weights)
 
 
 @both
@@ -112,11 +111,11 @@ def test_many_items_are_read_as_one_by_one(kind: str) -> None:
     rows = [{"item": item, **context} for item in (*catalogue(kind).items[::-1], "new", catalogue(kind).items[3], "")]
     made = filled(kind, *rows)
     ones = [filled(kind, row) for row in rows]
-    assert torch.equal(made.ids, torch.cat([one.ids for one in ones]))
+    assert np.array_equal(made.ids, np.concatenate([one.ids for one in ones]))
     unknown = read(kind, [context])
-    assert torch.equal(made.ids[[-3, -1]], unknown.ids.repeat(2, 1))
+    assert np.array_equal(made.ids[[-3, -1]], unknown.ids.repeat(2, axis=0))
     if made.weights is not None and unknown.weights is not None:
-        assert torch.equal(made.weights[[-3, -1]], unknown.weights.repeat(2, 1))
+        assert np.array_equal(made.weights[[-3, -1]], unknown.weights.repeat(2, axis=0))
 
 
 @both
@@ -132,7 +131,7 @@ def test_the_catalogue_fills_in_only_missing_values(kind: str, data: st.DataObje
     expected = read(kind, [whole, {**row, "item": "new"}])
     made = filled(kind, row, {**row, "item": "new"})
     for mine, theirs in zip(made, expected, strict=True):
-        assert mine is theirs or (mine is not None and theirs is not None and torch.equal(mine, theirs))
+        assert mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs))
 
 
 @both
@@ -192,7 +191,7 @@ def test_a_catalogue_comes_back_from_its_file(kind: str, tmp_path: Path) -> None
     for name in ("items", "titles", "counts", "means", "fields", "context"):
         assert getattr(read, name) == getattr(made, name)
     for name in ("field_of", "ids", "weights") if log(kind).weights is not None else ("field_of", "ids"):
-        assert torch.equal(getattr(read, name), getattr(made, name))
+        assert np.array_equal(getattr(read, name), getattr(made, name))
 
 
 @pytest.mark.parametrize("keep", [0, 8, 500, -20])
@@ -217,7 +216,7 @@ def test_a_catalogue_that_would_unpack_to_many_times_its_size_is_refused(tmp_pat
 
 
 def changed(made: Catalogue, what: str) -> Catalogue:
-    ids, fields = made.ids.clone(), made.fields
+    ids, fields = made.ids.copy(), made.fields
     if what == "an id beyond the model":
         ids[3, 1] = 10_000
     if what == "a negative id":
@@ -231,7 +230,7 @@ def changed(made: Catalogue, what: str) -> Catalogue:
     if what == "a column of no field":
         return replace(made, field_of=made.field_of + 7)
     if what == "weights":
-        return replace(made, weights=torch.ones(ids.shape))
+        return replace(made, weights=np.ones(ids.shape, dtype=np.float32))
     return replace(made, ids=ids, fields=fields)
 
 

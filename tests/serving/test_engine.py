@@ -1,14 +1,15 @@
 """After any changes of the store, by any engine, every answer is that of a fresh engine on the same store."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planted_models import SCHEMA, events
@@ -16,14 +17,14 @@ from pydantic import ValidationError
 from service_process import event
 
 from resus import Resus
-from resus.episodes.batch import Features
 from resus.errors import DataError
-from resus.model.personalizer import Scores
+from resus.model.inference.model import Scores
 from resus.serving.engine import Engine
 from resus.serving.live.user import LiveUser
-from resus.serving.live.users import same_but_label
+from resus.serving.live.users import LiveUsers, text_of_features
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
+from resus.serving.shelf import Shelf
 from resus.serving.store import Event, EventStore, open_store
 
 CAPACITY = 6
@@ -31,7 +32,7 @@ ITEMS = [f"{number}" for number in range(8)] + ["never seen"]
 CONTEXT: dict[str, Any] = {"tags": ["evening", "desktop"]}
 
 
-@pytest.fixture(scope="module", params=["exported", "another"], ids=["ridge", "nearest"])
+@pytest.fixture(scope="module", params=["exported", "another", "third"], ids=["ridge", "nearest", "plus"])
 def run(request: pytest.FixtureRequest) -> Path:
     return Path(request.getfixturevalue(request.param))
 
@@ -145,7 +146,9 @@ def test_parts_are_what_the_answer_says_and_the_own_item_comes_first(engine: Eng
     for answer in predicted.answers:
         assert answer.because is not None
         if predicted.parts == "shares":
-            assert sum(reason.part for reason in answer.because) == pytest.approx(answer.residual, abs=1e-5)
+            beside = [c.part for c in answer.causes or [] if c.cause in ("choice of items", "same context")]
+            labels = answer.residual - sum(beside)
+            assert sum(reason.part for reason in answer.because) == pytest.approx(labels, abs=1e-5)
         else:
             left = [answer.residual - reason.part for reason in answer.because]
             expected = [without[reason.event][answer.candidate].residual for reason in answer.because]
@@ -169,10 +172,40 @@ def test_causes_sum_to_the_residual_largest_first(plus_engine: Engine) -> None:
     assert plus_engine.predict(asked(user="nobody", explain=True)).answers[0].causes == []
 
 
-def test_a_learner_without_causes_gives_none(engine: Engine) -> None:
+def test_only_a_learner_that_knows_causes_gives_them(engine: Engine) -> None:
     engine.observe([posted(1)])
+    knows = engine.loaded.config.learner.kind == "plus"
     for answer in engine.predict(asked(user="u", explain=True)).answers:
-        assert "causes" not in answer.model_dump(exclude_unset=True)
+        assert ("causes" in answer.model_dump(exclude_unset=True)) == knows
+
+
+@pytest.mark.parametrize("explain", [False, True])
+@pytest.mark.parametrize("top", [None, 3])
+def test_the_wire_says_what_the_message_says(engine: Engine, explain: bool, top: int | None) -> None:
+    engine.observe([posted(1), posted(2, label=0, item=3)])
+    for who in ({"user": "u"}, {"user": "nobody"}, {"events": [{"label": 1, "item": "2"}]}):
+        request = asked(**who, explain=explain, top=top)
+        message = engine.predict(request).model_dump(exclude_unset=True)
+        assert json.loads(engine.score(request).as_json()) == message
+    unnamed = PredictRequest(candidates=[{"price": 3}], deviation=False)
+    assert json.loads(engine.score(unnamed).as_json()) == engine.predict(unnamed).model_dump(exclude_unset=True)
+    assert engine.predict(unnamed).answers[0].deviation is None
+
+
+def test_a_context_that_is_asked_for_again_has_the_same_answer(loaded: LoadedModel, store: EventStore) -> None:
+    """Whatever is kept: few items, all of them, or nothing because it takes too many bytes."""
+    assert loaded.catalogue is not None
+    kept = Engine(loaded, store, capacity=CAPACITY)
+    for context in (CONTEXT, {}, {"tags": ["morning"]}, {"tags": ["never seen"], "unread": 1}, CONTEXT):
+        for items in (ITEMS[:3], ITEMS, list(reversed(ITEMS)), [*loaded.catalogue.items, "2.0"]):
+            fresh = Engine(loaded, store, capacity=CAPACITY)
+            fresh.shelf = None  # every row is encoded by itself
+            small = Engine(loaded, store, capacity=CAPACITY)
+            small.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue, context_bytes=1)
+            request = asked(items=items, context=context, events=[{"label": 1, "item": "2"}])
+            expected = fresh.predict(request)
+            assert_same(kept.predict(request), expected)
+            assert_same(small.predict(request), expected)
 
 
 def test_top_is_the_best_of_all(engine: Engine) -> None:
@@ -185,7 +218,8 @@ def test_top_is_the_best_of_all(engine: Engine) -> None:
 def test_a_user_without_events_gets_the_shared_answer(engine: Engine) -> None:
     for answer in (engine.predict(asked()), engine.predict(asked(user="nobody")), engine.predict(asked(events=[]))):
         assert answer.support == 0
-        assert all(one.residual == 0 and one.deviation is None for one in answer.answers)
+        sure = engine.loaded.model.learner.has_posterior
+        assert all(one.residual == 0 and (one.deviation is None) != sure for one in answer.answers)
 
 
 def test_inline_events_follow_the_rules_of_the_store(engine: Engine) -> None:
@@ -207,9 +241,9 @@ def test_candidates_by_features_are_the_items_they_describe(engine: Engine) -> N
     assert_same(by_item, by_features)
 
 
-def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resus.serving.live.users.CACHED_USERS", 1)
+def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore) -> None:
     small = Engine(loaded, store, capacity=CAPACITY)
+    small.live_users = LiveUsers(loaded, store, capacity=CAPACITY, limit=1)
     small.observe([posted(number, user=f"u{number % 3}", item=number) for number in range(9)])
     for user in ("u0", "u1", "u2", "u0"):
         assert_same(small.predict(asked(user=user)), Engine(loaded, store, capacity=CAPACITY).predict(asked(user=user)))
@@ -255,13 +289,13 @@ def test_events_have_ids_all_of_them_or_none() -> None:
 
 
 def test_a_score_that_is_not_finite_is_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    score = LiveUser.score
+    score = LiveUser.score_encoded
     engine.observe([posted(1)])
 
-    def overflowing(live: LiveUser, candidates: Features, *, explain: bool = False) -> Scores:
-        return replace(score(live, candidates, explain=explain), deviation=torch.full((len(ITEMS),), float("inf")))
+    def overflowing(live: LiveUser, *encoded: Any, **options: Any) -> Scores:
+        return replace(score(live, *encoded, **options), deviation=np.full(len(ITEMS), np.inf, dtype=np.float32))
 
-    monkeypatch.setattr(LiveUser, "score", overflowing)
+    monkeypatch.setattr(LiveUser, "score_encoded", overflowing)
     with pytest.raises(DataError, match="too large to score"):
         engine.predict(asked(user="u"))
 
@@ -269,4 +303,4 @@ def test_a_score_that_is_not_finite_is_refused(engine: Engine, monkeypatch: pyte
 @pytest.mark.parametrize(("one", "other", "same"), [([1], [True], False), ([1], [1.0], False), ([1], [1], True)])
 def test_values_that_are_equal_in_python_may_differ_for_a_model(one: Any, other: Any, same: bool) -> None:
     mine, theirs = (Event("e1", 0.0, 1.0, {"tags": tags}) for tags in (one, other))
-    assert same_but_label(mine, theirs) == same
+    assert (text_of_features(mine) == text_of_features(theirs)) == same

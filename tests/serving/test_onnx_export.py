@@ -18,7 +18,8 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
 from resus.errors import ConfigError
 from resus.model.build import build_personalizer
-from resus.model.learners.plus.factors import KNOTS, FactorEncoder
+from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.numbers import KNOTS
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.gradient_boosting import GradientBoosting
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx

@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from planted_models import KEEP, events, tiny
 from service_process import InProcess, event, in_process, post, predict, sealed, wait_until
 
 from resus import TableSchema, build_log
-from resus.artifact import FACTS, Artifact, rebuild
+from resus.artifact import FACTS, Artifact, inference
 from resus.checked_folder import CheckedFolder, write_facts
 from resus.errors import ArtifactError
 from resus.serving.catalogue import CATALOGUE, Catalogue
@@ -71,9 +71,9 @@ def test_a_folder_swapped_while_it_is_read_is_refused(
 ) -> None:
     def swapped_meanwhile(artifact: Any) -> Any:
         replace_folder(served_run, another)
-        return rebuild(artifact)
+        return inference(artifact)
 
-    monkeypatch.setattr("resus.serving.loaded.rebuild", swapped_meanwhile)
+    monkeypatch.setattr("resus.serving.loaded.inference", swapped_meanwhile)
     with pytest.raises(ArtifactError, match=f"is not the file that {FACTS} describes"):
         LoadedModel.load(served_run)
 
@@ -120,7 +120,7 @@ def catalogue_of(served_run: Path) -> Catalogue:
 def swap_values(served_run: Path) -> None:
     """Every item gets the fields of another one."""
     catalogue = catalogue_of(served_run)
-    replace(catalogue, ids=torch.cat([catalogue.ids[:, :1], catalogue.ids.flip(0)[:, 1:]], dim=1)).save(served_run)
+    replace(catalogue, ids=np.concatenate([catalogue.ids[:, :1], catalogue.ids[::-1, 1:]], axis=1)).save(served_run)
 
 
 def flip(served_run: Path, name: str) -> None:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import polars as pl
 import pytest
-import torch
 from extending.metric import ACCURACY
 from planted_models import events
 from service_fixtures import CAPACITY
 from service_process import PATIENCE, InProcess, event, in_process, post, predict, refused
 
 from resus import Resus
+from resus.artifact import WEIGHTS
+from resus.checked_folder import CheckedFolder, write_facts
 from resus.evaluation.metrics import METRICS
 from resus.files import write_json
 from resus.serving.engine import Engine
@@ -121,6 +123,7 @@ def test_results_are_those_of_the_artifact_and_say_how_to_show_each_metric(
 def test_a_run_that_was_not_exported_says_what_is_missing(served_run: Path, tmp_path: Path) -> None:
     for name in ("catalogue.arrow", "test-users.json", "results.json"):
         (served_run / name).unlink()
+    write_facts(served_run, CheckedFolder.open(served_run).facts, [WEIGHTS])
     engine = Engine(LoadedModel.load(served_run), open_store(str(tmp_path / "events"), capacity=CAPACITY))
     with in_process(build_app(engine, served_run, Access("localhost", None))) as client:
         assert client.get("/v1/model").json()["catalogue"] == 0
@@ -179,8 +182,8 @@ def test_an_item_is_known_however_its_id_is_spelled(engine: Engine, spelled: Any
     loaded = engine.loaded
     assert loaded.item_of({"item": spelled}) == "1"
     whole = loaded.rows([{"item": "1", "category": None}])
-    assert torch.equal(loaded.rows([{"item": spelled}]).ids, whole.ids)
-    assert not torch.equal(whole.ids[0, 1:], loaded.rows([{"item": "unknown"}]).ids[0, 1:])
+    assert np.array_equal(loaded.rows([{"item": spelled}]).ids, whole.ids)
+    assert not np.array_equal(whole.ids[0, 1:], loaded.rows([{"item": "unknown"}]).ids[0, 1:])
     assert loaded.item_of({"item": True}) == "true"
 
 

@@ -380,8 +380,11 @@ print(json.dumps(sorted(sys.modules)))
 """
 
 
-def test_serving_imports_no_training_and_the_engine_no_http(exported: Path, tmp_path: Path) -> None:
-    words = [sys.executable, "-c", LOAD, exported, tmp_path / "events"]
+@pytest.mark.parametrize("kind", ["exported", "another", "third"], ids=["ridge", "nearest", "plus"])
+def test_serving_imports_no_torch_no_training_and_the_engine_no_http(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    words = [sys.executable, "-c", LOAD, request.getfixturevalue(kind), tmp_path / "events"]
     done = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=True)
     engine, service = (set(json.loads(line)) for line in done.stdout.splitlines())
     assert not {"fastapi", "starlette", "uvicorn", "resus.serving.http"} & engine
@@ -395,4 +398,4 @@ def test_serving_imports_no_training_and_the_engine_no_http(exported: Path, tmp_
     }
     assert "resus.serving.export" not in ours
     assert len(ours) <= 100, rooms
-    assert not {"lightgbm", "sklearn", "scipy", "matplotlib", "ray"} & service
+    assert not {"torch", "onnxruntime", "lightgbm", "sklearn", "scipy", "matplotlib", "ray"} & service

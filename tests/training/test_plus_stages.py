@@ -16,7 +16,8 @@ from resus.config.resolve import resolve
 from resus.episodes.batch import features_of
 from resus.model.build import build_personalizer
 from resus.model.learners.plus.factors import FactorEncoder
-from resus.model.learners.plus.learner import FEW_CHOICES, PlusLearner
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.numbers import FEW_CHOICES
 from resus.model.personalizer import Personalizer
 from resus.training import factors
 from resus.training.factors import learn_factors

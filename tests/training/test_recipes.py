@@ -15,6 +15,7 @@ from resus.arrays import Integers
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
+from resus.model.learners.plus.factors import FactorEncoder
 from resus.tensor_files import load_tensors
 from resus.training import factors
 from resus.training.recipes import plus as recipe
@@ -131,6 +132,6 @@ def test_validation_users_choose_between_ways_to_learn_factors(tmp_path: Path, m
         trained = train(config, log(), folder=tmp_path / better)
         best, _ = load_tensors(tmp_path / better / "checkpoints" / f"{better.replace(' ', '-')}.safetensors")
         assert len(calls) == 3
-        assert bool(trained.model.encoder.speaks.all()) == (better == "scales shared with choices")
+        assert bool(FactorEncoder.of(trained.model.encoder).speaks.all()) == (better == "scales shared with choices")
         for name, tensor in trained.model.state_dict().items():
             assert torch.equal(tensor, best[f"best.{name}"]), name

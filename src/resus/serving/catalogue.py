@@ -12,19 +12,18 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 import pyarrow as pa
-import torch
 from pydantic import BaseModel, ConfigDict
-from torch import Tensor
 
-from resus.arrays import Array, Ids, Integers
+from resus.arrays import Array, Floats, Ids, Integers
 from resus.arrow_files import read_arrow
 from resus.checked_folder import CheckedFolder
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import spelled, text_of
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
-from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError
 from resus.files import atomic_path
+from resus.model.inference.parts import Rows
 
 CATALOGUE = "catalogue.arrow"
 STEADY = 0.9  # share of an item's rows that must hold one value, for the field to be the item's own
@@ -54,9 +53,9 @@ class Catalogue:
     means: tuple[float | None, ...]  # their mean label; None if no training user met the item
     fields: tuple[str, ...]  # fields that describe an item, including its id
     context: dict[str, tuple[str, ...]]  # all other fields with their values, most frequent first
-    field_of: Tensor  # [C], position of a column's field in `fields`; -1 for a field of the context
-    ids: Tensor  # [n_items, C]
-    weights: Tensor | None  # [n_items, C]
+    field_of: Integers  # [C], position of a column's field in `fields`; -1 for a field of the context
+    ids: Ids  # [n_items, C]
+    weights: Floats | None  # [n_items, C]
 
     @classmethod
     def of(cls, log: InteractionLog, split: UserSplit) -> "Catalogue":
@@ -74,7 +73,7 @@ class Catalogue:
         ids = unknown_ids.repeat(len(items), axis=0)
         weights = None if unknown_weights is None else unknown_weights.repeat(len(items), axis=0)
         fields: list[str] = []
-        field_of = torch.full((features.n_columns,), -1)
+        field_of = np.full(features.n_columns, -1)
         known = np.flatnonzero(place_of >= 0)
         for name, (_, _, columns) in blocks.items():
             values = _values(log, columns)
@@ -105,8 +104,8 @@ class Catalogue:
                 if name not in fields
             },
             field_of=field_of,
-            ids=torch.from_numpy(ids),
-            weights=None if weights is None else torch.from_numpy(weights),
+            ids=ids,
+            weights=weights,
         )
 
     @cached_property
@@ -114,16 +113,24 @@ class Catalogue:
         """The position of each item."""
         return {item: place for place, item in enumerate(self.items)}
 
-    def fill(self, rows: Sequence[Mapping[str, Any]], read: Features, places: Tensor) -> Features:
-        """Fill the fields that the rows leave out. `read` holds what the rows say, and `places` the positions of their
-        items (-1: unknown)."""
-        left_out = torch.tensor([[*(row.get(name) is None for name in self.fields), False] for row in rows])
-        filled = left_out[:, self.field_of] & (places >= 0).unsqueeze(1)
-        ids = torch.where(filled, self.ids[places], read.ids)
+    def place_of(self, item: Any) -> int:
+        """The position of an item, however its id is written; -1: unknown."""
+        place = self.places.get(item) if isinstance(item, str) else None
+        if place is None:
+            text = text_of(item, 0, "item")
+            place = -1 if text is None else self.places.get(spelled(text), -1)
+        return place
+
+    def fill(self, rows: Sequence[Mapping[str, Any]], read: Rows, item: str) -> Rows:
+        """Fill the fields that the rows leave out. `read` holds what the rows say; `item` is the field of the item."""
+        places = np.array([self.place_of(row.get(item)) for row in rows])
+        left_out = np.array([[*(row.get(name) is None for name in self.fields), False] for row in rows])
+        filled = left_out[:, self.field_of] & (places >= 0)[:, None]
+        ids = np.where(filled, self.ids[places], read.ids)
         if read.weights is None:
-            return Features(ids, None)
+            return Rows(ids, None)
         assert self.weights is not None
-        return Features(ids, torch.where(filled, self.weights[places], read.weights))
+        return Rows(ids, np.where(filled, self.weights[places], read.weights))
 
     def search(self, text: str, limit: int) -> list[int]:
         """Positions of the items whose id or title contains the text, most frequent first."""
@@ -180,11 +187,11 @@ class Catalogue:
                 means=tuple(table["mean"].to_pylist()),
                 fields=facts.fields,
                 context=facts.context,
-                field_of=torch.tensor(facts.field_of),
+                field_of=np.array(facts.field_of),
                 ids=_matrix(table["ids"], width),
                 weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
             )
-            _check_ids(read.ids.numpy(), features)
+            _check_ids(read.ids, features)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ArtifactError(
@@ -240,10 +247,11 @@ def _most_frequent(owner: Integers, values: Columns) -> tuple[Integers, Integers
     return best["owner"].to_numpy(), best["row"].to_numpy(), float(best["count"].sum()) / len(owner)
 
 
-def _lists(values: Tensor) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.flatten().numpy()), values.shape[1])
+def _lists(values: Array) -> pa.FixedSizeListArray:
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
 
 
-def _matrix(column: pa.ChunkedArray, width: int) -> Tensor:
+def _matrix(column: pa.ChunkedArray, width: int) -> Array:
     flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return torch.from_numpy(flat.reshape(-1, width).copy())
+    matrix: Array = flat.reshape(-1, width).copy()
+    return matrix

@@ -1,33 +1,35 @@
 """What the service answers: requests in, answers out, for one model on one store."""
 
 import bisect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from resus.episodes.batch import Features
+from resus.arrays import Array
 from resus.errors import DataError, RowError
-from resus.model.learners.base import Explanation
-from resus.model.personalizer import Scores
+from resus.model.inference.model import Scores
+from resus.model.inference.parts import sigmoid
+from resus.serving.answers import Scored
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
-from resus.serving.live.users import LiveUsers
+from resus.serving.live.user import LiveUser
+from resus.serving.live.users import Asked, LiveUsers
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
-    Cause,
     EventResult,
     InlineEvent,
-    KindOfParts,
     PostedEvent,
     PredictAnswer,
     PredictRequest,
-    Reason,
-    ScoredCandidate,
+    RecommendAnswer,
+    Recommended,
+    RecommendRequest,
     StoredEvent,
     UserAnswer,
 )
+from resus.serving.ranking import best_of, matching
+from resus.serving.shelf import Crowd, Shelf
 from resus.serving.store import Event, EventStore
 
 TOO_EXTREME = "numbers of the candidates or of the user's events are too large to score: correct or delete them"
@@ -41,6 +43,9 @@ class Engine:
         self.store = store
         self.capacity = capacity
         self.live_users = LiveUsers(loaded, store, capacity=capacity)
+        self.shelf: Shelf | None = None
+        if loaded.catalogue is not None and not loaded.config.predictor.score_column:  # else a row may have no score
+            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue)
 
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store all events of a batch, or none; they are durable when this returns."""
@@ -51,30 +56,49 @@ class Engine:
         return [EventResult(id=event.id, status=status) for event, status in zip(events, statuses, strict=True)]
 
     def predict(self, request: PredictRequest) -> PredictAnswer:
-        candidates = self._candidates(request)
-        features = self.loaded.rows(candidates)
-        try:
-            self.loaded.check_scores(features)
-        except RowError as bad:
-            raise DataError(_missing_score(request, bad)) from None
-        try:
-            events, scores = self._score(request, features)
-        except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-            raise DataError(TOO_EXTREME) from None
-        if not all(bool(values.isfinite().all()) for values in _numbers(scores)):
+        return self.score(request).as_message()
+
+    def score(self, request: PredictRequest) -> Scored:
+        """The scores of a request's candidates, from which its answer is made."""
+        items, (crowd, encoded) = self._encoded(request)
+        events, scores = self._ask(
+            request,
+            lambda live: live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain),
+        )
+        if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
-        items = [self.loaded.item_of(row) for row in candidates]
-        order = list(range(len(items)))
-        if request.top is not None:
-            order = scores.probability.argsort(descending=True, stable=True)[: request.top].tolist()
-        known = [(event.id, self.loaded.item_of(event.features)) for event in events]
-        optional = {"parts": _kind(scores.explanation)} if events and scores.explanation else {}
-        return PredictAnswer(
-            user=request.user,
-            support=len(events),
-            model=self.loaded.name,
-            answers=_answers(scores, items, order, known),
-            **optional,
+        known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
+        return Scored(request.user, self.loaded.name, items, known, len(events), scores, request.top)
+
+    def recommend(self, request: RecommendRequest) -> RecommendAnswer:
+        """The best items of the whole catalogue."""
+        loaded, shelf = self.loaded, self.shelf
+        if shelf is None:
+            raise DataError(_no_catalogue(loaded))
+        context = loaded.with_item(request.context)
+        if not shelf.knows(context):
+            raise DataError(
+                f"context: {', '.join(shelf.catalogue.fields)} are fields of the items: leave them out, or use filter"
+            )
+        allowed = matching(shelf.catalogue, loaded.features, request.filter)
+        events, (basis, residual) = self._ask(
+            request, lambda live: shelf.score_all(live.support, shelf.context(context))
+        )
+        if request.exclude_seen and events:
+            seen = [shelf.catalogue.place_of(event.features.get(loaded.item)) for event in events]
+            allowed[[place for place in seen if place >= 0]] = False
+        scores = basis + residual
+        if not np.isfinite(scores).all():
+            raise DataError(TOO_EXTREME)
+        best = best_of(scores, allowed, request.top)
+        columns = (column.tolist() for column in (sigmoid(scores[best]), basis[best], residual[best]))
+        answers = [
+            Recommended(item=shelf.catalogue.items[place], title=shelf.catalogue.titles[place], **numbers)
+            for place, *values in zip(best.tolist(), *columns, strict=True)
+            for numbers in [dict(zip(("probability", "basis", "residual"), values, strict=True))]
+        ]
+        return RecommendAnswer(
+            user=request.user, support=len(events), model=loaded.name, ranked=int(allowed.sum()), answers=answers
         )
 
     def user(self, user: str) -> UserAnswer | None:
@@ -112,17 +136,40 @@ class Engine:
         finally:
             self.live_users.drop(user)
 
-    def _candidates(self, request: PredictRequest) -> list[dict[str, Any]]:
-        context = self.loaded.with_item(request.context)
-        if request.items is not None:
-            return [{**context, self.loaded.item: item} for item in request.items]
-        return [{**context, **self.loaded.with_item(candidate)} for candidate in request.candidates or []]
+    def _ask(
+        self, request: PredictRequest | RecommendRequest, question: Callable[[LiveUser], Asked]
+    ) -> tuple[tuple[Event, ...], Asked]:
+        """The events of the user of a request, and the answer to a question about the user."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                if request.user is not None:
+                    return self.live_users.ask(request.user, question)
+                events = self._inline_events(request.events or [])
+                return events, question(self.loaded.live_user(self.capacity, events))
+        except np.linalg.LinAlgError:
+            raise DataError(TOO_EXTREME) from None
 
-    def _score(self, request: PredictRequest, candidates: Features) -> tuple[tuple[Event, ...], Scores]:
-        if request.user is not None:
-            return self.live_users.score(request.user, candidates, explain=request.explain)
-        events = self._inline_events(request.events or [])
-        return events, self.loaded.live_user(self.capacity, events).score(candidates, explain=request.explain)
+    def _encoded(self, request: PredictRequest) -> tuple[Sequence[str | None], Crowd]:
+        """The ids of the candidates, and the candidates as the model encodes them."""
+        loaded, shelf = self.loaded, self.shelf
+        context = loaded.with_item(request.context)
+        if request.items is not None and shelf is not None and shelf.knows(context):
+            places = shelf.places(request.items)
+            with np.errstate(over="ignore", invalid="ignore"):
+                encoded = shelf.encode(places, shelf.context(context))
+            return shelf.names(places, request.items), encoded
+        candidates: list[dict[str, Any]]
+        if request.items is not None:
+            candidates = [{**context, loaded.item: item} for item in request.items]
+        else:
+            candidates = [{**context, **loaded.with_item(candidate)} for candidate in request.candidates or []]
+        rows = loaded.rows(candidates)
+        try:
+            loaded.check_scores(rows)
+        except RowError as bad:
+            raise DataError(_missing_score(request, bad)) from None
+        with np.errstate(over="ignore", invalid="ignore"):
+            return [loaded.item_of(row) for row in candidates], loaded.model.encode(rows)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""
@@ -160,6 +207,15 @@ class Engine:
         return event
 
 
+def _no_catalogue(loaded: LoadedModel) -> str:
+    if loaded.catalogue is None:
+        return "this model has no catalogue to recommend from: serve the folder that 'resus export' writes"
+    return (
+        f"the shared model's score is the field {loaded.config.predictor.score_column!r}, which each candidate must "
+        "bring: send candidates to /v1/predict"
+    )
+
+
 def _missing_score(request: PredictRequest, bad: RowError) -> str:
     if request.items is None:
         return f"candidates[{bad.row}], field {bad.column!r}: {bad.what}; {bad.fix}"
@@ -169,51 +225,10 @@ def _missing_score(request: PredictRequest, bad: RowError) -> str:
     )
 
 
-def _answers(
-    scores: Scores, items: Sequence[str | None], order: Sequence[int], known: Sequence[tuple[str, str | None]]
-) -> list[ScoredCandidate]:
-    """Answers in the given order. `known` holds the user's events with their items."""
-    columns = scores.probability.tolist(), scores.basis.tolist(), scores.residual.tolist()
-    deviations = [None] * len(items) if scores.deviation is None else scores.deviation.tolist()
-    answers = []
-    for place in order:
-        probability, basis, residual = (column[place] for column in columns)
-        optional: dict[str, Any] = {} if items[place] is None else {"item": items[place]}
-        if scores.explanation:
-            optional |= _explained(scores.explanation, place, known, items[place])
-        answers.append(
-            ScoredCandidate(
-                candidate=place,
-                probability=probability,
-                basis=basis,
-                residual=residual,
-                deviation=deviations[place],
-                **optional,
-            )
-        )
-    return answers
-
-
-def _numbers(scores: Scores) -> Iterator[Tensor]:
+def _numbers(scores: Scores) -> Iterator[Array]:
     """Every number of the scores."""
     yield from (scores.basis, scores.residual)
     if scores.deviation is not None:
         yield scores.deviation
     if scores.explanation is not None:
         yield from (scores.explanation.parts, *scores.explanation.causes.values())
-
-
-def _kind(explanation: Explanation) -> KindOfParts:
-    return "leave-one-out" if explanation.leave_one_out else "shares"
-
-
-def _explained(
-    explanation: Explanation, place: int, known: Sequence[tuple[str, str | None]], item: str | None
-) -> dict[str, Any]:
-    """Why the score of one candidate is what it is."""
-    own = [item is not None and its_item == item for _, its_item in known]
-    events = ((*known[event], part) for event, part in explanation.events_of(place, own))
-    found: dict[str, Any] = {"because": [Reason(event=event, item=of, part=part) for event, of, part in events]}
-    if explanation.causes:
-        found["causes"] = [Cause(cause=cause, part=part) for cause, part in explanation.causes_of(place).items()]
-    return found

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from resus.arrays import Integers
 from resus.checked_folder import CheckedFolder
 from resus.data.log.log import InteractionLog
-from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ArtifactError
 from resus.files import write_text
 from resus.randomness import Purpose, generator
@@ -31,6 +30,8 @@ class HistoriesFile(Message):
 
 def histories_of(log: InteractionLog, users: Integers, catalogue: Catalogue, *, seed: int) -> list[UserHistory]:
     """The events of some of the users, drawn at random, in the order of the evaluation."""
+    from resus.episodes.prefixes import OrderedUsers  # imports torch, which a service does not need
+
     ordered = OrderedUsers.of(log, users, seed)
     starts = ordered.lengths.cumsum() - ordered.lengths
     long_enough = (ordered.lengths > 1).nonzero()[0]  # one event to learn from, and one to compare with

@@ -36,6 +36,16 @@ FIELD_VALUES_SCHEMA: dict[str, Any] = {
         "anyOf": [*_SCALAR_SCHEMA, {"type": "array", "maxItems": MAX_VALUES, "items": {"anyOf": _SCALAR_SCHEMA}}]
     },
 }
+_RANGE_SCHEMA = {
+    "type": "object",
+    "minProperties": 1,
+    "properties": {"at_least": {"type": "number"}, "at_most": {"type": "number"}},
+    "additionalProperties": False,
+}
+FILTER_SCHEMA: dict[str, Any] = {
+    **FIELD_VALUES_SCHEMA,
+    "additionalProperties": {"anyOf": [*FIELD_VALUES_SCHEMA["additionalProperties"]["anyOf"], _RANGE_SCHEMA]},
+}
 
 
 class BadValueError(ValueError):

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
-from resus.artifact import Artifact, rebuild
+from resus.artifact import Artifact, inference
 from resus.checked_folder import CheckedFolder
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
-from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
-from resus.model.personalizer import Personalizer
+from resus.model.inference.model import Inference
+from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
@@ -43,7 +42,7 @@ class LoadedModel:
 
     config: Config
     features: FeatureMap
-    model: Personalizer
+    model: Inference
     sha256: str
     catalogue: Catalogue | None
     histories: list[UserHistory]
@@ -58,7 +57,7 @@ class LoadedModel:
         loaded = cls(
             config=artifact.config,
             features=artifact.features,
-            model=rebuild(artifact),
+            model=inference(artifact),
             sha256=opened.sha256,
             catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
             histories=read_histories(opened) if TEST_USERS in opened else [],
@@ -92,13 +91,13 @@ class LoadedModel:
     def field_names(self) -> frozenset[str]:
         return frozenset(field.name for field in self.features.fields)
 
-    def rows(self, rows: Sequence[Mapping[str, Any]]) -> Features:
+    def rows(self, rows: Sequence[Mapping[str, Any]]) -> Rows:
         """Rows of field values as the model reads them; the catalogue fills in missing fields of known items."""
         rows = [self.with_item(row) for row in rows]
-        read = Features.of(*self.features.encode_rows(rows))
+        read = Rows(*self.features.encode_rows(rows))
         if self.catalogue is None or not rows:
             return read
-        return self.catalogue.fill(rows, read, self._places(read))
+        return self.catalogue.fill(rows, read, self.item)
 
     def with_item(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The same row, with the key `item` renamed to the item's field, unless a field is really called `item`."""
@@ -106,7 +105,7 @@ class LoadedModel:
             return row
         return {self.item if name == "item" else name: value for name, value in row.items() if name != self.item}
 
-    def rows_of(self, events: Sequence[Event]) -> Features:
+    def rows_of(self, events: Sequence[Event]) -> Rows:
         """The rows of stored or posted events."""
         rows = self.rows([event.features for event in events])
         try:
@@ -116,7 +115,7 @@ class LoadedModel:
             raise DataError(f"{reason} (if the event is stored, delete it first)") from None
         return rows
 
-    def check_scores(self, read: Features) -> None:
+    def check_scores(self, read: Rows) -> None:
         """Raise RowError for the first row that the shared model cannot score."""
         self.model.predictor.check(read)
 
@@ -185,11 +184,6 @@ class LoadedModel:
                 f"the new model reads other fields than the one in use ({changed}): serve it with its own store"
             )
 
-    def _places(self, read: Features) -> Tensor:
-        """Positions of the rows' items in the vocabulary and the catalogue; -1: unknown."""
-        item = self.features.block(self.item)
-        return read.ids[:, item.columns.start].long() - item.first - 1
-
     def _check_that_it_scores(self, folder: Path) -> None:
         try:
             finite = self._scores_are_finite()
@@ -209,4 +203,4 @@ class LoadedModel:
         before = user.score(probes)
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)
         after = user.score(probes)
-        return all(bool(scores.probability.isfinite().all()) for scores in (before, after))
+        return all(bool(np.isfinite(scores.probability).all()) for scores in (before, after))

@@ -10,6 +10,7 @@ from resus.evaluation.metrics import METRICS, Metric
 from resus.evaluation.results import Results
 from resus.serving.limits import (
     FIELD_VALUES_SCHEMA,
+    FILTER_SCHEMA,
     MAX_CANDIDATES,
     MAX_EVENTS,
     MAX_EXPLAINED,
@@ -40,6 +41,22 @@ def _candidate(given: Any) -> Any:
 
 FieldValues = Annotated[dict[str, Any], BeforeValidator(_field_values), WithJsonSchema(FIELD_VALUES_SCHEMA)]
 Candidate = Annotated[dict[str, Any], BeforeValidator(_candidate), WithJsonSchema(FIELD_VALUES_SCHEMA)]
+
+
+def _filter(given: Any) -> Any:
+    """Ranges of numbers apart, the values follow the rules of all fields."""
+    if isinstance(given, dict):
+        for name, wanted in given.items():
+            if isinstance(wanted, dict) and (not wanted or wanted.keys() - {"at_least", "at_most"}):
+                reason = 'a range of numbers is {"at_least": 1, "at_most": 5}, or one of the two'
+                raise PydanticCustomError("field_value", "{reason}", {"reason": reason, "field": name})
+        flat = {name: list(wanted.values()) if isinstance(wanted, dict) else wanted for name, wanted in given.items()}
+        _field_values(flat)
+        return given
+    return _field_values(given)
+
+
+Filter = Annotated[dict[str, Any], BeforeValidator(_filter), WithJsonSchema(FILTER_SCHEMA)]
 
 
 def _zero_or_one(value: float) -> float:
@@ -99,7 +116,7 @@ class PredictRequest(Message):
 
     A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context` holds
     the fields that all candidates share. With `top`, the answer holds the best candidates, best first. Without it, the
-    answer holds all candidates in the order of the request.
+    answer holds all candidates in the order of the request. Without `deviation`, large requests are answered faster.
     """
 
     user: Id | None = None
@@ -107,6 +124,7 @@ class PredictRequest(Message):
     context: FieldValues = Field(default_factory=dict)
     items: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
+    deviation: bool = True
     explain: bool = False
     top: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
 
@@ -149,7 +167,7 @@ class ScoredCandidate(Message):
     the residual; a cause that adds nothing is left out. Only learners that know causes give `causes`.
 
     `candidate` is the candidate's place in the request, from 0. `deviation` is the standard deviation of the residual;
-    it is null for nearest neighbour, and for ridge before the first event.
+    it is null if it was not asked for, for nearest neighbour, and for ridge before the first event.
     """
 
     candidate: int
@@ -174,6 +192,50 @@ class PredictAnswer(Message):
     model: str
     parts: KindOfParts | None = None
     answers: list[ScoredCandidate]
+
+
+class RecommendRequest(Message):
+    """The best items of the catalogue for a stored `user`, for a user described by inline `events`, or for no user.
+
+    `context` holds the fields that describe the situation. `filter` maps fields of the items to the values that are
+    wanted: one value, a list of values of which one must hold, or for a number `{"at_least": 1, "at_most": 5}`.
+    With `exclude_seen`, items of the user's events are left out.
+    """
+
+    user: Id | None = None
+    events: list[InlineEvent] | None = Field(default=None, max_length=MAX_EVENTS)
+    top: int = Field(default=10, ge=1, le=MAX_CANDIDATES)
+    exclude_seen: bool = True
+    context: FieldValues = Field(default_factory=dict)
+    filter: Filter = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_user(self) -> Self:
+        if self.user is not None and self.events is not None:
+            raise ValueError("give a user or inline events, not both")
+        if len({event.id is None for event in self.events or []}) > 1:
+            raise ValueError("give every inline event an id, or none of them")
+        return self
+
+
+class Recommended(Message):
+    """P(click) = σ(basis + residual)."""
+
+    item: str
+    title: str | None
+    probability: float
+    basis: float
+    residual: float
+
+
+class RecommendAnswer(Message):
+    """The best items first. `ranked` is the number of items that were left after the filter and the seen ones."""
+
+    user: str | None
+    support: int
+    model: str
+    ranked: int
+    answers: list[Recommended]
 
 
 class StoredEvent(Message):

@@ -20,8 +20,9 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.user_fields import item_fields, user_fields
 from resus.episodes.batch import Features, features_of, labels_of
 from resus.model.encoders.base import FieldEmbedding
-from resus.model.learners.plus.factors import KNOTS, FactorEncoder
-from resus.model.learners.plus.learner import FEW_CHOICES, PlusLearner
+from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.numbers import FEW_CHOICES, KNOTS
 from resus.model.personalizer import Personalizer
 from resus.randomness import Purpose, generator
 from resus.training.checkpoint import StageState

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from resus.arrays import Doubles
 from resus.model.learners.plus.codes import Layout
-from resus.model.learners.plus.learner import FEW_CHOICES, PlusLearner
+from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.numbers import FEW_CHOICES
 
 ITEMS = 4
 SMALLEST_ID = {"item": 1, "genre": 11, "tags": 21, "price": 41}  # of the fields' values

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plus_oracle import draw_rows, layout_of, rows_of
 
-from resus.model.learners.plus.codes import SIGNATURE_BITS, matched, summed_by_key
+from resus.model.learners.plus.codes import matched, summed_by_key
+from resus.model.learners.plus.numbers import SIGNATURE_BITS
 
 
 @settings(max_examples=60)

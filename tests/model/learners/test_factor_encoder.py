@@ -16,8 +16,9 @@ from resus import FieldSchema, InteractionLog, TableSchema, build_log
 from resus.episodes.batch import Features, features_of
 from resus.model.encoders.base import FieldEmbedding
 from resus.model.learners import FactorSettings
-from resus.model.learners.plus.codes import UNKNOWN, Codes
-from resus.model.learners.plus.factors import KNOTS, FactorEncoder
+from resus.model.learners.plus.codes import Codes
+from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.numbers import KNOTS, UNKNOWN
 from resus.training.factors import _describe_fields
 
 FIELDS = {

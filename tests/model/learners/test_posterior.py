@@ -15,8 +15,9 @@ from torch import Tensor
 from resus.arrays import Doubles
 from resus.model.learners.base import Posterior
 from resus.model.learners.plus import fit as fitting
-from resus.model.learners.plus.fit import LONG, fit
+from resus.model.learners.plus.fit import fit
 from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.numbers import LONG
 
 WIDTH = 3
 

@@ -12,6 +12,7 @@ from resus.errors import ConfigError
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
     from resus.model.encoders.base import Encoder
+    from resus.model.inference.parts import RowEncoder, Weights
 
 KIND = "lr, fm, wide-deep, deepfm, xdeepfm, or factors (RESUS+)"
 MOST_LAYERS = 100
@@ -29,6 +30,10 @@ class EncoderSettings(Settings):
     @abstractmethod
     def architecture(self, features: "FeatureMap") -> "Encoder":
         """An encoder with random weights for the ids and columns of a feature map."""
+
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder | None":  # noqa: ARG002  # by default there is none
+        """The trained encoder without torch, for the service; None if torch must run it."""
+        return None
 
     def handed_over(self, factory: Callable[..., Any]) -> "EncoderSettings":  # noqa: ARG002  # it needs none
         """With the class that makes the encoder, if it is one of the user's own."""
@@ -81,6 +86,11 @@ class LRSettings(NetworkSettings):
 
         return LR(**self.embeddings(features))
 
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
+        from resus.model.encoders.in_numpy import LRInNumpy
+
+        return LRInNumpy(features, weights)
+
 
 class FMSettings(NetworkSettings):
     kind: Literal["fm"] = Field(default="fm", description=KIND)
@@ -90,6 +100,11 @@ class FMSettings(NetworkSettings):
         from resus.model.encoders.fm import FM
 
         return FM(**self.embeddings(features))
+
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
+        from resus.model.encoders.in_numpy import FMInNumpy
+
+        return FMInNumpy(features, weights)
 
 
 class WideDeepSettings(NetworkSettings):
@@ -101,6 +116,11 @@ class WideDeepSettings(NetworkSettings):
 
         return WideDeep(**self.embeddings(features), hidden_units=self.hidden_units)
 
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
+        from resus.model.encoders.in_numpy import WideDeepInNumpy
+
+        return WideDeepInNumpy(features, weights, self.hidden_units)
+
 
 class DeepFMSettings(NetworkSettings):
     kind: Literal["deepfm"] = Field(default="deepfm", description=KIND)
@@ -111,6 +131,11 @@ class DeepFMSettings(NetworkSettings):
 
         return DeepFM(**self.embeddings(features), hidden_units=self.hidden_units)
 
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
+        from resus.model.encoders.in_numpy import DeepFMInNumpy
+
+        return DeepFMInNumpy(features, weights, self.hidden_units)
+
 
 class XDeepFMSettings(NetworkSettings):
     kind: Literal["xdeepfm"] = Field(default="xdeepfm", description=KIND)
@@ -120,6 +145,11 @@ class XDeepFMSettings(NetworkSettings):
         from resus.model.encoders.xdeepfm import XDeepFM
 
         return XDeepFM(**self.embeddings(features), hidden_units=self.hidden_units, cin_maps=self.cin_maps)
+
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
+        from resus.model.encoders.in_numpy import XDeepFMInNumpy
+
+        return XDeepFMInNumpy(features, weights, self.hidden_units, self.cin_maps)
 
 
 class OwnEncoderSettings(EncoderSettings):

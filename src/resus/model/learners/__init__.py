@@ -14,6 +14,7 @@ from resus.model.encoders import KIND as ENCODER_KIND
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
     from resus.model.encoders.base import Encoder
+    from resus.model.inference.parts import LiveLearner, RowEncoder, Weights
     from resus.model.learners.base import Learner
 
 KIND = "ridge (RESUS-RR), nearest (RESUS-NN) or plus (RESUS+)"
@@ -34,6 +35,10 @@ class LearnerSettings(Settings):
     @abstractmethod
     def build_learner(self, encoder: "Encoder") -> "Learner":
         """The learner for what this encoder gives, rows of `encoder.width` numbers."""
+
+    def live_learner(self, encoder: "RowEncoder", weights: "Weights") -> "LiveLearner | None":  # noqa: ARG002  # by default there is none
+        """The trained learner without torch, for the service; None if torch must run it."""
+        return None
 
     @classmethod
     def presets(cls, protocol: str) -> Mapping[str, Any]:  # noqa: ARG003  # some learners differ by protocol
@@ -58,6 +63,11 @@ class RidgeSettings(LearnerSettings):
 
         return RidgeLearner(ridge=self.ridge, learn_ridge=self.learn_ridge, bias=self.bias)
 
+    def live_learner(self, encoder: "RowEncoder", weights: "Weights") -> "LiveLearner":
+        from resus.model.learners.ridge_in_numpy import RidgeInNumpy
+
+        return RidgeInNumpy(weights, bias=self.bias, width=encoder.width)
+
 
 class NearestSettings(LearnerSettings):
     kind: Literal["nearest"] = Field(default="nearest", description=KIND)
@@ -68,6 +78,11 @@ class NearestSettings(LearnerSettings):
         from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, NearestLearner
 
         return NearestLearner(LearnedSimilarity(encoder.width) if self.similarity == "learned" else CosineSimilarity())
+
+    def live_learner(self, encoder: "RowEncoder", weights: "Weights") -> "LiveLearner":
+        from resus.model.learners.nearest_in_numpy import NearestInNumpy
+
+        return NearestInNumpy(weights, width=encoder.width)
 
     @classmethod
     def presets(cls, protocol: str) -> Mapping[str, Any]:
@@ -110,6 +125,12 @@ class PlusSettings(LearnerSettings):
         parts = self.model_dump(exclude={"kind"})
         return PlusLearner(FactorEncoder.of(encoder).layout, **parts)
 
+    def live_learner(self, encoder: "RowEncoder", weights: "Weights") -> "LiveLearner":
+        from resus.model.learners.plus.in_numpy import FactorCodes, PlusInNumpy
+
+        assert isinstance(encoder, FactorCodes)
+        return PlusInNumpy(encoder.layout, weights, steps=self.steps)
+
     @classmethod
     def presets(cls, protocol: str) -> Mapping[str, Any]:  # noqa: ARG003  # the same under both protocols
         return {
@@ -150,6 +171,11 @@ class FactorSettings(EmbeddingSettings):
             choice_dim=self.choice_dim,
             embedding_std=self.embedding_std,
         )
+
+    def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
+        from resus.model.learners.plus.in_numpy import FactorCodes
+
+        return FactorCodes(features, weights, taste=self.embedding_dim, choice=self.choice_dim)
 
 
 LEARNERS: Registry[LearnerSettings] = Registry("learner", RidgeSettings, NearestSettings, PlusSettings, default="plus")

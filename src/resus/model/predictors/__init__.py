@@ -16,6 +16,7 @@ from resus.model.encoders import ENCODERS, EncoderSettings, NetworkSettings
 
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
+    from resus.model.inference.parts import RowPredictor, Weights
     from resus.model.predictors.base import Predictor
 
 Scale = Literal["logits", "probabilities"]
@@ -61,6 +62,10 @@ class PredictorSettings(Settings):
     def build_predictor(self, features: "FeatureMap") -> "Predictor":
         """A predictor for the fields of a log, not trained yet."""
 
+    def predictor_in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowPredictor | None":  # noqa: ARG002  # by default there is none
+        """The trained predictor without torch, for the service; None if torch must run it."""
+        return None
+
 
 class GradientSettings(Settings):
     """How a network is trained."""
@@ -85,6 +90,13 @@ class NeuralPredictorSettings(PredictorSettings, GradientSettings, NetworkSettin
         from resus.model.predictors.base import NeuralPredictor
 
         return NeuralPredictor(self.build_encoder(features))
+
+    def predictor_in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowPredictor | None":
+        from resus.model.inference.model import part_of
+        from resus.model.predictors.in_numpy import NetworkInNumpy
+
+        encoder = self.in_numpy(features, part_of(weights, "encoder"))
+        return None if encoder is None else NetworkInNumpy(encoder, weights)
 
 
 @cache
@@ -116,6 +128,11 @@ class LightGBMSettings(PredictorSettings):
             patience=self.boosting_patience,
         )
 
+    def predictor_in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowPredictor":
+        from resus.model.predictors.in_numpy import BoosterInNumpy
+
+        return BoosterInNumpy(features, weights)
+
 
 class NoPredictorSettings(PredictorSettings):
     kind: Literal["none"] = Field(default="none", description=KIND)
@@ -127,6 +144,11 @@ class NoPredictorSettings(PredictorSettings):
         from resus.model.predictors.base import NoPredictor
 
         return NoPredictor()
+
+    def predictor_in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowPredictor":  # noqa: ARG002
+        from resus.model.predictors.in_numpy import NoPredictorInNumpy
+
+        return NoPredictorInNumpy()
 
 
 class ExternalSettings(PredictorSettings):
@@ -158,6 +180,11 @@ class ExternalSettings(PredictorSettings):
         from resus.model.predictors.external import ExternalPredictor
 
         return ExternalPredictor(features, column=self.column, scale=self.scale)
+
+    def predictor_in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowPredictor":  # noqa: ARG002
+        from resus.model.predictors.in_numpy import ExternalInNumpy
+
+        return ExternalInNumpy(features, column=self.column, scale=self.scale)
 
 
 def expanded(chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from resus.episodes.batch import Features
 from resus.errors import ArtifactError
 from resus.model.predictors import MOST_MEMBERS, PredictorSettings
 from resus.model.predictors.base import Predictor
-
-MEMBER = "member"
+from resus.model.predictors.in_numpy import MEMBER
 
 
 class AveragePredictor(Predictor):

@@ -11,8 +11,8 @@ from resus.arrays import Floats, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
-from resus.errors import ArtifactError
 from resus.model.predictors.base import Predictor
+from resus.model.predictors.in_numpy import read_booster
 
 if TYPE_CHECKING:
     import lightgbm  # at run time only where it is used: it imports scikit-learn, SciPy and pandas
@@ -87,17 +87,7 @@ class GradientBoosting(Predictor):
         return {"predictor.txt": self.state_dict()["booster"].numpy().tobytes()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        import lightgbm
-
-        try:
-            text = state_dict["booster"].numpy().tobytes().decode()
-            if "\nend of trees\n" not in text:  # LightGBM kills the process on truncated trees
-                raise ValueError("it is truncated")
-            self.booster = lightgbm.Booster(model_str=text)
-        except (KeyError, ValueError, lightgbm.basic.LightGBMError) as error:
-            raise ArtifactError(
-                f"the LightGBM model in the artifact cannot be read ({error}): train it again"
-            ) from None
+        self.booster = read_booster(state_dict)
 
     def _matrix(self, features: Features) -> Floats:
         weights = None if features.weights is None else features.weights.numpy()

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import torch
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -24,6 +23,7 @@ from resus.errors import ArtifactError, DataError, ResusError, StorageError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Guard, kind_and_place
+from resus.serving.http.hot import HotRoute
 from resus.serving.http.metrics import MeasuringMiddleware, Metrics
 from resus.serving.http.pages import add_pages
 from resus.serving.http.pools import Pool, PoolFullError
@@ -40,6 +40,8 @@ from resus.serving.messages import (
     ModelAnswer,
     PredictAnswer,
     PredictRequest,
+    RecommendAnswer,
+    RecommendRequest,
     Refusal,
     Reloaded,
     ResultsAnswer,
@@ -103,6 +105,21 @@ class Service:
         except TimeoutError:
             raise StorageError(f"the store did not answer within {PROBE_SECONDS} seconds: see the log") from None
 
+    def pool_of(self, request: PredictRequest | RecommendRequest) -> Pool:
+        return self.scoring if request.user is None else self.reading
+
+    def predict(self, request: PredictRequest) -> bytes:
+        engine = self.engine
+        scored = engine.score(request)
+        self.metrics.predictions.labels(engine.loaded.stage(scored.support)).inc()
+        return scored.as_json()
+
+    def recommend(self, request: RecommendRequest) -> bytes:
+        engine = self.engine
+        answer = engine.recommend(request)
+        self.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
+        return answer.model_dump_json().encode()
+
     def reload(self, *, announce: bool) -> LoadedModel:
         """Load and check the new model, then swap. A bad model leaves the old one in use. Requests continue."""
         with self._reloading:
@@ -141,7 +158,6 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        torch.set_num_threads(1)  # spinning threads on busy cores make the slowest requests much slower
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.reload_on_signal))
@@ -185,11 +201,17 @@ def _add_users(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
     async def predict(request: PredictRequest) -> Response:
-        engine = service.engine
-        pool = service.scoring if request.user is None else service.reading
-        answer = await pool.run(lambda: engine.predict(request))
-        service.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
-        return Response(answer.model_dump_json(exclude_unset=True), media_type="application/json")
+        body = await service.pool_of(request).run(lambda: service.predict(request))
+        return Response(body, media_type="application/json")
+
+    HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.pool_of)
+
+    @app.post("/v1/recommend", response_model=RecommendAnswer, summary="Rank the whole catalogue for a user")
+    async def recommend(request: RecommendRequest) -> Response:
+        body = await service.pool_of(request).run(lambda: service.recommend(request))
+        return Response(body, media_type="application/json")
+
+    HotRoute.replace(app, "/v1/recommend", RecommendRequest, service.recommend, service.pool_of)
 
     @app.get("/v1/users/{user}", responses=UNKNOWN, summary="Read what is stored about a user")
     async def read_user(user: IdInPath) -> UserAnswer:

@@ -2,17 +2,19 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from resus.episodes.batch import Features
-from resus.model.personalizer import Scores
-from resus.serving.limits import EVENTS_PER_USER
 from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
 from resus.serving.store import Event, EventStore
 
-CACHED_USERS = 512  # with EVENTS_PER_USER events each, at 1 to 2 MiB per user; fewer if users may have more events
+LIVE_BYTES = 1 << 27  # for all users together; the least recently used ones are dropped first
+USER_BYTES, EVENT_BYTES = 4096, 1024  # of the objects around the arrays of a user, and of one event
 FEW_CHANGES = 2  # up to here, single changes are cheaper than a fresh start
+
+Asked = TypeVar("Asked")
 
 
 @dataclass(eq=False)
@@ -21,42 +23,57 @@ class _Cached:
 
     live: LiveUser
     events: tuple[Event, ...] = ()
+    texts: tuple[str, ...] = ()  # the features of each event, see `text_of_features`
     version: int = 0
+    accounted: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def nbytes(self) -> int:
+        return USER_BYTES + len(self.events) * EVENT_BYTES + self.live.nbytes
 
 
 class LiveUsers:
     """Threads may share it. Other processes may change the store at any time."""
 
-    def __init__(self, loaded: LoadedModel, store: EventStore, *, capacity: int) -> None:
+    def __init__(self, loaded: LoadedModel, store: EventStore, *, capacity: int, limit: int = LIVE_BYTES) -> None:
         self._loaded = loaded
         self._store = store
         self._capacity = capacity
-        self._cached_users = CACHED_USERS * EVENTS_PER_USER // max(EVENTS_PER_USER, capacity)
+        self._limit = limit
         self._cache: OrderedDict[str, _Cached] = OrderedDict()  # least recently used first
         self._cache_lock = threading.Lock()
+        self.nbytes = 0  # of all users that are kept
 
     def __contains__(self, user: str) -> bool:
         return user in self._cache
 
-    def score(self, user: str, candidates: Features, *, explain: bool = False) -> tuple[tuple[Event, ...], Scores]:
-        """The user's events, and the scores that follow from them."""
+    def __len__(self) -> int:
+        return len(self._cache)
+
+    def ask(self, user: str, question: Callable[[LiveUser], Asked]) -> tuple[tuple[Event, ...], Asked]:
+        """The user's events, and the answer to a question about the user with these events."""
         version = self._store.version(user)
         if not version:
             self.drop(user)  # another process may have deleted the user
-            return (), self._loaded.live_user(self._capacity).score(candidates, explain=explain)
+            return (), question(self._loaded.live_user(self._capacity))
         cached = self._cached(user)
         with cached.lock:
             if cached.version != version:
                 self._catch_up(cached, user)
-            if not cached.version:
-                self.drop(user)  # deleted since we asked for the version
-            return cached.events, cached.live.score(candidates, explain=explain)
+            answer, events = question(cached.live), cached.events
+            self._account(user, cached)
+        if not cached.version:
+            self.drop(user)  # deleted since we asked for the version
+        return events, answer
 
     def drop(self, user: str) -> None:
         """Keep nothing of the user in memory."""
         with self._cache_lock:
-            self._cache.pop(user, None)
+            cached = self._cache.pop(user, None)
+            if cached is not None:
+                self.nbytes -= cached.accounted
+                cached.accounted = 0
 
     def _cached(self, user: str) -> _Cached:
         with self._cache_lock:
@@ -64,32 +81,51 @@ class LiveUsers:
             if cached is None:
                 cached = self._cache[user] = _Cached(self._loaded.live_user(self._capacity))
             self._cache.move_to_end(user)
-            if len(self._cache) > self._cached_users:
-                self._cache.popitem(last=False)
             return cached
+
+    def _account(self, user: str, cached: _Cached) -> None:
+        """Count the bytes of a user who was just asked for, and drop others if all together take too many."""
+        size = cached.nbytes
+        with self._cache_lock:
+            if self._cache.get(user) is not cached:
+                return
+            self.nbytes += size - cached.accounted
+            cached.accounted = size
+            while self.nbytes > self._limit and self._cache:
+                _, dropped = self._cache.popitem(last=False)
+                self.nbytes -= dropped.accounted
+                dropped.accounted = 0
 
     def _catch_up(self, cached: _Cached, user: str) -> None:
         """Apply a few changes one by one; start afresh after many changes, or if the order of events differs."""
         record = self._store.read(user)
-        live, old = cached.live, {event.id: event for event in cached.events}
-        new = {event.id: event for event in record.events}
-        gone = [event for event in old.values() if not same_but_label(event, new.get(event.id))]
-        come = [event for event in new.values() if not same_but_label(event, old.get(event.id))]
-        few = len(gone) + len(come) <= FEW_CHANGES
+        live, texts = cached.live, tuple(text_of_features(event) for event in record.events)
+        known = dict(
+            zip((event.id for event in cached.events), zip(cached.events, cached.texts, strict=True), strict=True)
+        )
+        come, corrected = [], []
+        for event, text in zip(record.events, texts, strict=True):
+            old, old_text = known.pop(event.id, (None, None))
+            if old is None or old.time != event.time or old_text != text:
+                come.append(event)
+                if old is not None:
+                    known[event.id] = old, text  # another event of the same id
+            elif old.label != event.label:
+                corrected.append(event)
         cached.live, cached.events, cached.version = self._loaded.live_user(self._capacity), (), 0  # if this fails
-        if few:
-            for event in gone:
-                live.forget(event.id)
+        cached.texts = ()
+        if len(known) + len(come) <= FEW_CHANGES:
+            for event_id in known:
+                live.forget(event_id)
             for event in come:
                 live.observe(event.id, self._loaded.rows_of([event]), event.label, event.time)
-            for event in new.values():
-                if event.id in old and event.label != old[event.id].label:
-                    live.correct(event.id, event.label)
-        if not few or live.events != tuple(new):
+            for event in corrected:
+                live.correct(event.id, event.label)
+        if live.events != tuple(event.id for event in record.events):
             live = self._loaded.live_user(self._capacity, record.events)
-        cached.live, cached.events, cached.version = live, record.events, record.version
+        cached.live, cached.events, cached.texts, cached.version = live, record.events, texts, record.version
 
 
-def same_but_label(one: Event, other: Event | None) -> bool:
-    """Compares features as text: for Python 1, 1.0 and True are equal, for a model they may differ."""
-    return other is not None and one.time == other.time and str(one.features) == str(other.features)
+def text_of_features(event: Event) -> str:
+    """To compare features: for Python 1, 1.0 and True are equal, for a model they may differ."""
+    return str(event.features)

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-UNKNOWN = -1.0  # the item of a row whose item was never seen; it equals no other
-SIGNATURE_BITS = 24  # a float32 holds integers of this size
+from resus.model.learners.plus.numbers import SIGNATURE_BITS
 
 
 class Codes(NamedTuple):

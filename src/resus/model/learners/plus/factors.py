@@ -6,11 +6,8 @@ from torch import Tensor
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
 from resus.model.encoders.base import Encoder, FieldEmbedding
-from resus.model.learners.plus.codes import SIGNATURE_BITS, UNKNOWN, Layout
-
-KNOTS = 8  # quantiles of a number; between two of them it belongs partly to each
-_PRIME = 0x7FFFFFFF
-_BASES = (0x2F5C1A3B, 0x4D8E6F71)  # of polynomials in the ids of a context, one for each half of its signature
+from resus.model.learners.plus.codes import Layout
+from resus.model.learners.plus.numbers import KNOTS, SIGNATURE_BASES, SIGNATURE_BITS, SIGNATURE_PRIME, UNKNOWN
 
 
 class FactorEncoder(Encoder):
@@ -115,8 +112,8 @@ class FactorEncoder(Encoder):
         chosen = self.context[columns]
         ids = (features.ids.long() + 1) * chosen.long()
         halves = []
-        for base in _BASES:
-            powers = torch.tensor([pow(base, place, _PRIME) for place in range(1, len(columns) + 1)])
-            mixed = (ids * powers % _PRIME).sum(dim=1) % _PRIME
+        for base in SIGNATURE_BASES:
+            powers = torch.tensor([pow(base, place, SIGNATURE_PRIME) for place in range(1, len(columns) + 1)])
+            mixed = (ids * powers % SIGNATURE_PRIME).sum(dim=1) % SIGNATURE_PRIME
             halves.append(mixed % ((1 << SIGNATURE_BITS) - 1))
         return torch.stack(halves, dim=1) + (chosen.sum() > 0).long()

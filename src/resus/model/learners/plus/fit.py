@@ -11,14 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from resus.model.learners.plus.numbers import ARRIVED, CLOSE, FLAT, LONG, PARABOLAS, ROUNDING
 from resus.model.learners.plus.prior import Known, Prior
-
-PARABOLAS = 1  # steps that are safe far from the mode
-ARRIVED = 1e-3  # a Newton step that moves no logit by more than this leaves less than its square to go
-ROUNDING = 1e-9  # relative: a smaller loss of likelihood counts as rounding
-FLAT = 1e-6  # the smallest curvature of a Newton step
-LONG = 512  # events; beyond, a system is solved without the matrix of all pairs of events
-CLOSE = 1e-10  # relative: a smaller rest counts as solved
 
 
 def fit(prior: Prior, known: Known, *, steps: int, gram: Tensor | None = None, start: Tensor | None = None) -> Tensor:

@@ -10,10 +10,9 @@ from torch import Tensor, nn
 from resus.model.learners.base import Answer, Explanation, Learner, LiveEvents, Posterior
 from resus.model.learners.plus.codes import Codes, Layout, matched, summed_by_key
 from resus.model.learners.plus.fit import fit, solver
+from resus.model.learners.plus.numbers import FEW_CHOICES, SURE
 from resus.model.learners.plus.prior import Known, Prior
 
-SURE = 1e-9  # the smallest variance of a label: one so certain says nothing
-FEW_CHOICES = 5.0  # κ: the sum over k choices is divided by √(k + κ)
 START_OF_MATCH, START_OF_ITEM, START_OF_TASTE, START_OF_COMMON, START_OF_CHOICES = 0.1, 1.0, 1.0, 0.5, 0.5
 
 
@@ -195,7 +194,8 @@ class PlusLearner(Learner):
         assert self.by_size is not None
         soon, late = self.by_size.to(included.dtype)
         count = own.others(included, users)
-        return soon * count / (count + FEW_CHOICES) + late * (count / FEW_CHOICES).log1p()
+        drift: Tensor = soon * count / (count + FEW_CHOICES) + late * (count / FEW_CHOICES).log1p()
+        return drift
 
     def _contexts(self, known: Known, included: Tensor, query: Codes, users: Tensor, own: "_OwnItem") -> Tensor:
         assert self.same_context is not None

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from resus.model.learners.plus.codes import Codes, Layout, matched
-
-FEW_VALUES = 2  # of a field in one row: these are compared one by one
+from resus.model.learners.plus.numbers import FEW_VALUES
 
 
 @dataclass(frozen=True, eq=False)

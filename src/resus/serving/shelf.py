@@ -1,0 +1,240 @@
+"""The catalogue as one model sees it: what depends on the item alone, and per context what depends on the crowd alone.
+
+The code of an item is kept for as long as the model is. The crowd's logits, and codes that depend on the context, are
+kept per context, the most recently used contexts first, up to a number of bytes.
+"""
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from resus.arrays import Floats, Integers
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import spelled
+from resus.model.inference.model import Inference, LiveSupport
+from resus.model.inference.parts import AdditiveEncoder, Rows
+from resus.serving.catalogue import Catalogue
+
+CONTEXT_BYTES = 1 << 28  # for all contexts together
+TILE = 1 << 16  # items of a whole catalogue at a time
+
+Crowd = tuple[Floats, Floats]  # the crowd's logits `[N]`, and encoded rows `[N, K]`
+
+
+class Shelf:
+    """Threads may share it."""
+
+    def __init__(
+        self, model: Inference, features: FeatureMap, catalogue: Catalogue, *, context_bytes: int = CONTEXT_BYTES
+    ) -> None:
+        self._model, self._features, self.catalogue = model, features, catalogue
+        self._of_item = catalogue.field_of >= 0  # [C]
+        unknown = Rows(*features.encode_rows([{}]))
+        self._ids = np.concatenate([catalogue.ids, unknown.ids])  # the last row is an item that nobody knows
+        self._weights = None if unknown.weights is None else np.concatenate([_some(catalogue.weights), unknown.weights])
+        self._item_codes: Floats | None = None
+        encoder = cast("AdditiveEncoder", model.encoder)
+        if hasattr(encoder, "adds_up") and encoder.adds_up(self._of_item):
+            self._item_codes = encoder.part(Rows(self._ids, self._weights), self._of_item)
+        self._contexts: OrderedDict[str, Context] = OrderedDict()  # least recently used first
+        self._context_bytes, self._limit = 0, context_bytes
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.catalogue.items)
+
+    def places(self, items: Sequence[str]) -> Integers:
+        """The positions of items, `len(self)` for an unknown one."""
+        known, unknown = self.catalogue.places, len(self)
+        found = [known.get(item, -1) for item in items]
+        if -1 in found:
+            both = zip(found, items, strict=True)
+            found = [self.catalogue.place_of(item) if place < 0 else place for place, item in both]
+            found = [unknown if place < 0 else place for place in found]
+        return np.array(found, dtype=np.int64)
+
+    def names(self, places: Integers, items: Sequence[str]) -> list[str | None]:
+        """The ids of items at these places, as the catalogue writes them; others as they would be in a vocabulary."""
+        known, unknown = self.catalogue.items, len(self)
+        both = zip(places.tolist(), items, strict=True)
+        return [spelled(item) if place == unknown else known[place] for place, item in both]
+
+    def knows(self, context: Mapping[str, Any]) -> bool:
+        """Whether the context leaves the fields of the items to the catalogue."""
+        return not any(context.get(name) is not None for name in self.catalogue.fields)
+
+    def context(self, fields: Mapping[str, Any]) -> "Context":
+        """The context of a request, by the values of its fields."""
+        key = json.dumps(fields, separators=(",", ":")) if fields else ""
+        return self._found(key) or self._keep(key, Rows(*self._features.encode_rows([fields])))
+
+    def context_of(self, row: Rows) -> "Context":
+        """The context of an encoded row."""
+        ids, weights = (
+            np.where(self._of_item, 0, part[0]) for part in (row.ids, row.ids if row.weights is None else row.weights)
+        )
+        key = f"{ids.tolist()} {weights.tolist()}"
+        return self._found(key) or self._keep(key, row)
+
+    def encode(self, places: Integers, context: "Context") -> Crowd:
+        """Items in a context: the crowd's logits and the codes."""
+        try:
+            if self._item_codes is None:
+                both = context.kept.take(places, lambda some: self._both(context, some))
+                return both[:, 0], both[:, 1:]
+            crowd = context.kept.take(places, lambda some: self._crowd(context, some))
+            return crowd[:, 0], self._codes(context, places)
+        finally:
+            self._account(context)
+
+    def score_all(self, live: LiveSupport, context: "Context") -> tuple[Floats, Floats]:
+        """The crowd's logits of the whole catalogue, and what a user's events add to them."""
+        try:
+            if self._item_codes is not None:
+                basis = context.kept.whole(len(self), lambda some: self._crowd(context, some))[:, 0]
+                return basis, live.score_all(basis, self._prepared, context.code)
+            if len(self) * context.kept.width * 4 <= self._limit:
+                both = context.kept.whole(len(self), lambda some: self._both(context, some))
+                return both[:, 0], live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
+        finally:
+            self._account(context)
+        basis, residual = (np.empty(len(self), dtype=np.float32) for _ in range(2))
+        for tile in _tiles(len(self)):
+            both = self._both(context, tile)
+            basis[tile] = both[:, 0]
+            residual[tile] = live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
+        return basis, residual
+
+    @cached_property
+    def _prepared(self) -> Any:
+        assert self._item_codes is not None
+        return self._model.learner.prepare(self._item_codes[:-1])
+
+    def _codes(self, context: "Context", places: Integers) -> Floats:
+        assert self._item_codes is not None
+        codes: Floats = self._item_codes[places]
+        if context.code is not None:
+            codes += context.code
+        return codes
+
+    def _both(self, context: "Context", places: Integers) -> Floats:
+        """Logit and code side by side, `[N, 1 + K]`."""
+        crowd, encoded = self._model.encode(self._rows(context, places))
+        return np.concatenate([crowd[:, None], encoded], axis=1)
+
+    def _crowd(self, context: "Context", places: Integers) -> Floats:
+        basis = self._model.predictor(self._rows(context, places))
+        return self._model.learner.crowd(basis, self._codes(context, places))[:, None]
+
+    def _rows(self, context: "Context", places: Integers) -> Rows:
+        ids = np.where(self._of_item, self._ids[places], context.row.ids)
+        if self._weights is None:
+            return Rows(ids, None)
+        return Rows(ids, np.where(self._of_item, self._weights[places], _some(context.row.weights)))
+
+    def _found(self, key: str) -> "Context | None":
+        with self._lock:
+            found = self._contexts.get(key)
+            if found is not None:
+                self._contexts.move_to_end(key)
+            return found
+
+    def _keep(self, key: str, row: Rows) -> "Context":
+        code, width = None, 1
+        if self._item_codes is None:
+            width += self._model.encoder.width
+        else:
+            code = cast("AdditiveEncoder", self._model.encoder).part(row, ~self._of_item)[0]
+        made = Context(key, row, code if code is not None and code.any() else None, _Kept(len(self) + 1, width))
+        with self._lock:
+            return self._contexts.setdefault(key, made)
+
+    def _account(self, used: "Context") -> None:
+        """Drop the contexts that were used least recently, as long as all together take too many bytes."""
+        with self._lock:
+            if used.accounted is not None:
+                self._context_bytes -= used.accounted
+            used.accounted = used.kept.nbytes
+            self._context_bytes += used.accounted
+            while self._context_bytes > self._limit and self._contexts:
+                _, dropped = self._contexts.popitem(last=False)
+                if dropped.accounted is not None:
+                    self._context_bytes -= dropped.accounted
+                    dropped.accounted = None
+            if used.accounted is not None and self._contexts.get(used.key) is not used:
+                self._context_bytes -= used.accounted
+                used.accounted = None
+
+
+class Context:
+    """The fields that all candidates of a request share, and what is kept of the catalogue in this context."""
+
+    def __init__(self, key: str, row: Rows, code: Floats | None, kept: "_Kept") -> None:
+        self.key, self.row, self.code, self.kept = key, row, code, kept
+        self.accounted: int | None = None
+
+
+class _Kept:
+    """Rows of numbers of some of the items, computed at the first question."""
+
+    def __init__(self, items: int, width: int) -> None:
+        self.width = width
+        self._slots = np.zeros(items, dtype=np.int32)  # 1 + the row of an item; 0: not computed
+        self._rows = np.empty((0, width), dtype=np.float32)
+        self._used = 0
+        self._in_order = False  # the first rows are those of all items
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes + self._rows.nbytes
+
+    def take(self, places: Integers, compute: Callable[[Integers], Floats]) -> Floats:
+        """The rows of these items, `[N, width]`."""
+        with self._lock:
+            slots = self._slots[places]
+            if slots.all():
+                return self._rows[slots - 1]
+        missing = np.unique(places[slots == 0])
+        computed = compute(missing)
+        with self._lock:
+            self._add(missing, computed)
+            return self._rows[self._slots[places] - 1]
+
+    def whole(self, items: int, compute: Callable[[Integers], Floats]) -> Floats:
+        """The rows of the first items, in their order, without a copy if they are kept like that."""
+        with self._lock:
+            if self._in_order:
+                return self._rows[:items]
+        rows = np.concatenate([self.take(tile, compute) for tile in _tiles(items)])
+        with self._lock:
+            self._rows, self._used, self._in_order = rows, items, True
+            self._slots[:items] = np.arange(1, items + 1)
+            self._slots[items:] = 0
+        return rows
+
+    def _add(self, places: Integers, rows: Floats) -> None:
+        new = self._slots[places] == 0
+        count = int(new.sum())
+        if self._used + count > len(self._rows):
+            larger = np.empty((max(self._used + count, 2 * len(self._rows)), rows.shape[1]), dtype=np.float32)
+            larger[: self._used] = self._rows[: self._used]
+            self._rows = larger
+        self._rows[self._used : self._used + count] = rows[new]
+        self._slots[places[new]] = np.arange(self._used + 1, self._used + count + 1)
+        self._used += count
+
+
+def _tiles(count: int) -> Iterator[Integers]:
+    for start in range(0, count, TILE):
+        yield np.arange(start, min(start + TILE, count))
+
+
+def _some(weights: Floats | None) -> Floats:
+    assert weights is not None
+    return weights

@@ -1,0 +1,143 @@
+"""Recommendations are the best of all items, as predictions rank them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from planted_models import events
+from pydantic import ValidationError
+from service_process import InProcess, event, post, refused
+
+from resus.errors import DataError
+from resus.serving.engine import Engine
+from resus.serving.loaded import LoadedModel
+from resus.serving.messages import PostedEvent, PredictRequest, RecommendRequest
+from resus.serving.ranking import best_of
+from resus.serving.shelf import Shelf
+from resus.serving.store import EventStore, open_store
+
+CONTEXT: dict[str, Any] = {"tags": ["evening", "desktop"]}
+
+
+@pytest.fixture(scope="module", params=["exported", "another", "third"], ids=["ridge", "nearest", "plus"])
+def loaded(request: pytest.FixtureRequest) -> LoadedModel:
+    return LoadedModel.load(Path(request.getfixturevalue(request.param)))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EventStore]:
+    opened = open_store(str(tmp_path / "events"), capacity=6)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def engine(loaded: LoadedModel, store: EventStore) -> Engine:
+    made = Engine(loaded, store, capacity=6)
+    made.observe([PostedEvent.model_validate(event(n, label=n % 2, item=n)) for n in range(4)])
+    return made
+
+
+def items_of(engine: Engine) -> list[str]:
+    assert engine.loaded.catalogue is not None
+    return list(engine.loaded.catalogue.items)
+
+
+@pytest.mark.parametrize("context", [{}, CONTEXT], ids=str)
+@pytest.mark.parametrize("kept", [1 << 20, 1], ids=["kept", "in tiles"])
+def test_recommendations_are_the_best_predictions(
+    engine: Engine, context: dict[str, Any], kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert engine.loaded.catalogue is not None
+    monkeypatch.setattr("resus.serving.shelf.TILE", 7)
+    engine.shelf = Shelf(engine.loaded.model, engine.loaded.features, engine.loaded.catalogue, context_bytes=kept)
+    items = items_of(engine)
+    seen = {"0", "1", "2", "3"}
+    askers: tuple[dict[str, Any], ...] = (
+        {"user": "u"},
+        {"user": "nobody"},
+        {"events": [{"label": 0, "item": "5"}]},
+        {},
+    )
+    for who in askers:
+        known = {"u": seen}.get(who.get("user", ""), {"5"} if "events" in who else set())
+        predicted = engine.predict(PredictRequest.model_validate({"items": items, "context": context, **who}))
+        for _ in range(2):  # the second time from what is kept
+            for exclude in (True, False):
+                request = {"top": 8, "context": context, "exclude_seen": exclude, **who}
+                answer = engine.recommend(RecommendRequest.model_validate(request))
+                left = [one for one in predicted.answers if not (exclude and one.item in known)]
+                best = sorted(left, key=lambda one: -(one.basis + one.residual))[:8]
+                assert answer.support == predicted.support
+                assert answer.ranked == len(left)
+                assert [one.probability for one in answer.answers] == pytest.approx(
+                    [one.probability for one in best], abs=1e-6
+                )
+                for one in answer.answers:
+                    twin = predicted.answers[items.index(one.item)]
+                    assert (one.basis, one.residual) == pytest.approx((twin.basis, twin.residual), abs=1e-5)
+
+
+def test_a_filter_keeps_the_items_with_the_wanted_values(engine: Engine) -> None:
+    rows = {str(row["item"]): row for row in events().unique("item").iter_rows(named=True)}
+    category = str(rows["3"]["category"])
+    cases: list[tuple[dict[str, Any], Any]] = [
+        ({"category": category}, lambda row: str(row["category"]) == category),
+        ({"category": [category, "never seen"]}, lambda row: str(row["category"]) == category),
+        ({"category": "never seen"}, lambda _: False),
+        ({"item": ["3", 4]}, lambda row: row["item"] in (3, 4)),
+        ({"price": {"at_least": 6, "at_most": 12}}, lambda row: 6 <= row["price"] <= 12),
+        ({"price": {"at_most": 9}, "item": ["3", "9"]}, lambda row: row["item"] == 3),
+        ({"price": [3, "4.5"]}, lambda row: row["price"] in (3, 4.5)),
+    ]
+    for wanted, holds in cases:
+        answer = engine.recommend(RecommendRequest.model_validate({"filter": wanted, "top": 20}))
+        assert {one.item for one in answer.answers} == {item for item, row in rows.items() if holds(row)}, wanted
+
+
+def test_mistakes_are_one_sentence(engine: Engine, scored_export: Path, store: EventStore) -> None:
+    mistakes = [
+        ({"filter": {"colour": "red"}}, "filter: 'colour' is not a field of the items: use "),
+        ({"filter": {"tags": "morning"}}, "'tags' is not a field of the items"),
+        ({"filter": {"category": {"at_least": 1}}}, "filter.category: a range fits only a numeric field"),
+        ({"filter": {"price": "cheap"}}, "filter.price: 'cheap' is not a number"),
+        ({"context": {"price": 3}}, "are fields of the items: leave them out, or use filter"),
+    ]
+    for request, told in mistakes:
+        with pytest.raises(DataError, match=told):
+            engine.recommend(RecommendRequest.model_validate(request))
+    refused: tuple[dict[str, Any], ...] = (
+        {"top": 0},
+        {"filter": {"price": {"more": 1}}},
+        {"user": "u", "events": []},
+        {"filter": []},
+    )
+    for wrong in refused:
+        with pytest.raises(ValidationError):
+            RecommendRequest.model_validate(wrong)
+    with pytest.raises(DataError, match="'model_score', which each candidate must bring"):
+        Engine(LoadedModel.load(scored_export), store).recommend(RecommendRequest())
+
+
+def test_over_the_wire(client: InProcess) -> None:
+    post(client, event(1, user="w"), event(2, user="w", label=0, item=3))
+    answer = client.post("/v1/recommend", json={"user": "w", "top": 3, "context": CONTEXT})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["support"] == 2
+    assert len(answer.json()["answers"]) == 3
+    assert not {"1", "3"} & {one["item"] for one in answer.json()["answers"]}
+    status, sentence = refused(client, json.dumps({"filter": {"price": {"more": 1}}}).encode(), "/v1/recommend")
+    assert (status, sentence.startswith("filter.price: a range of numbers is")) == (422, True)
+    assert refused(client, b'{"filter": {"colour": 1}}', "/v1/recommend")[0] == 422
+
+
+@given(scores=st.lists(st.integers(0, 5), min_size=1, max_size=30), top=st.integers(1, 35), data=st.data())
+def test_the_best_are_those_of_a_full_sort(scores: list[int], top: int, data: st.DataObject) -> None:
+    allowed = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
+    expected = sorted((n for n in range(len(scores)) if allowed[n]), key=lambda n: -scores[n])[:top]
+    assert best_of(np.array(scores, dtype=np.float32), np.array(allowed), top).tolist() == expected
