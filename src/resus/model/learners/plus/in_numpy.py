@@ -222,8 +222,8 @@ class PlusInNumpy(LiveLearner):
 
     def trust_in(self, labels: Doubles) -> Doubles:
         """As how many labels each label counts."""
-        like, dislike = self.trust.tolist()
-        return np.where(labels > 0, like, dislike)
+        trust: Doubles = np.where(labels > 0, self.trust[0], self.trust[1])
+        return trust
 
     def crowd(self, basis: Floats, encoded: Floats) -> Floats:
         scaled = basis if self.scale is None else basis * np.float32(self.scale)
