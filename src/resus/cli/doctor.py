@@ -33,6 +33,7 @@ def command(
 
     if (path / MANIFEST).exists():
         log = InteractionLog.open(path)
+        log.check_content(path)
         say(f"{path} is a complete prepared log: '{log.name}' with {log.n_rows:,} events of {log.n_users:,} users")
         return
     if (path / FACTS).exists():
