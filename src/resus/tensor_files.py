@@ -1,22 +1,24 @@
 """Files of named tensors with JSON facts in the header: nothing that executes."""
 
+import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from resus.checking import on_one_line
 from resus.errors import ArtifactError
-from resus.files import atomic_path, read_bounded, reason_of
+from resus.files import atomic_path, memory_bytes, read_bounded, reason_of
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own bound
-MAX_BYTES = 1 << 36
 _BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)  # of bent headers
 
 
@@ -27,7 +29,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
         aside.touch()
         readers = aside.stat().st_mode  # safetensors would let only the owner read the file
         try:
-            safetensors.torch.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
+            told = json.dumps(facts)
+            safetensors.torch.save_file(packed, aside, metadata={"resus": told, "sha256": _digest(packed, told)})
         except safetensors.SafetensorError as error:
             refused = re.search(r"os error (\d+)", str(error))  # Rust's text of the system error
             if refused is None:
@@ -37,17 +40,22 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_tensors` wrote."""
+    """What `save_tensors` wrote, if its tensors and facts still have the hash in its header."""
     try:
-        return parse_tensors(read_bounded(path, MAX_BYTES), path)
+        content = read_bounded(path, memory_bytes())
+        tensors, facts = parse_tensors(content, path)
+        wanted = _header(content)["__metadata__"].get("sha256")
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): train again") from None
+    if wanted is not None and wanted != _digest(tensors, json.dumps(facts)):  # files of before have none
+        raise ArtifactError(f"{path} was changed after it was written: delete it, and train again")
+    return tensors, facts
 
 
 def parse_tensors(content: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The same from the bytes of the file."""
+    """The same from the bytes of a file whose hash was compared."""
     try:
         facts = _header(content).get("__metadata__", {}).get("resus")
         tensors = safetensors.torch.load(content)
@@ -56,6 +64,14 @@ def parse_tensors(content: bytes, path: Path) -> tuple[dict[str, Tensor], dict[s
         return tensors, json.loads(facts)
     except (*_BAD, safetensors.SafetensorError) as error:
         raise ArtifactError(f"{path} is not a whole safetensors file ({on_one_line(error)}): train again") from None
+
+
+def _digest(tensors: Mapping[str, Tensor], facts: str) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def _header(content: bytes) -> Any:
