@@ -14,6 +14,7 @@ Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", bound="Settings")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+MOST_FINDINGS = 12  # in one sentence
 CLOSE = 0.75  # similarity from which a known key is suggested for a wrong one
 
 
@@ -166,7 +167,7 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
-    """All findings of one validation, together."""
+    """The findings of one validation, together."""
     findings: list[str] = []
     unknown: list[str] = []
     for finding in error.errors():
@@ -181,7 +182,9 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
         else:
             message = finding["msg"][:1].lower() + finding["msg"][1:]
             findings.append(f"'{key}' is {shortened(finding['input'])}: {message}")
-    return "; ".join([*findings, *unknown_keys(unknown, known_keys(model))])
+    findings += unknown_keys(unknown, known_keys(model))
+    more = [f"and {len(findings) - MOST_FINDINGS:,} more"] if len(findings) > MOST_FINDINGS else []
+    return "; ".join(findings[:MOST_FINDINGS] + more)
 
 
 def shortened(value: object) -> str:

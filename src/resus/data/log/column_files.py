@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from resus.arrays import Array
+from resus.checking import on_one_line
 from resus.files import check_regular
 
 BLOCK_ROWS = 1 << 18
@@ -55,8 +56,10 @@ def map_column(path: Path, dtype: npt.DTypeLike) -> Array:
     check_regular(path)
     try:
         mapped = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError) as error:  # of bent headers
-        raise ValueError(f"{path.name} is not a whole column: {error}") from None
+    except OSError:
+        raise
+    except Exception as error:  # numpy raises whatever its parser meets in a bent header
+        raise ValueError(f"{path.name} is not a whole column: {on_one_line(error)}") from None
     if mapped.dtype != np.dtype(dtype) or not mapped.flags.c_contiguous:
         raise ValueError(f"{path.name} does not hold {np.dtype(dtype)}")
     if path.stat().st_size != mapped.offset + mapped.nbytes:

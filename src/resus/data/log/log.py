@@ -142,6 +142,14 @@ class InteractionLog:
             manifest=manifest,
         )
 
+    def check_content(self, folder: Path) -> None:
+        """Read all rows, and refuse a log of which a byte changed after it was written."""
+        if self._hash() != self.manifest.hash:
+            raise ArtifactError(
+                f"{folder} is a damaged prepared log (its rows changed after they were written): prepare the data "
+                "again with 'resus prepare'"
+            )
+
     def _blocks(self) -> Iterator[dict[str, Array]]:
         """Some rows of all columns at a time."""
         columns = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
