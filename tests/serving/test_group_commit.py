@@ -52,6 +52,7 @@ def commits_in(log: Path) -> int:
 def test_what_waits_is_committed_together(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     store = SqliteStore(str(path), capacity=10)
+    assert store._writer.execute("PRAGMA synchronous").fetchone() == (2,), "each commit is synced"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         threads = [

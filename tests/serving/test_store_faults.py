@@ -15,7 +15,7 @@ import redis
 from redis_process import redis_process
 from resus_process import resus_here
 from service_fixtures import CAPACITY
-from service_process import InProcess, event, in_process
+from service_process import InProcess, event, in_process, post, predict
 
 from resus.errors import DataError, StorageError
 from resus.serving import Engine, LoadedModel
@@ -235,6 +235,18 @@ def test_times_of_events_are_at_most_a_day_ahead() -> None:
     for wrong in (now + MAX_AHEAD + 60, now * 1000, 9e15):
         with pytest.raises(DataError, match=r"events\[1\], time: .* more than a day ahead; give seconds since 1970"):
             check_times([now, wrong])
+
+
+def test_the_service_refuses_the_far_future_and_takes_a_corrected_time(client: InProcess) -> None:
+    far = client.post("/v1/events", json={"events": [event(1), event(2, time=9e15)]})
+    assert far.status_code == 422
+    assert "events[1], time" in far.json()["error"]
+    assert client.get("/v1/users/u").status_code == 404
+    assert post(client, event(1), event(2)) == ["added", "added"]
+    assert post(client, event(1, time=7.0), event(2)) == ["corrected", "known"]
+    stored = client.get("/v1/users/u").json()["events"]
+    assert [(one["id"], one["time"]) for one in stored] == [("e2", 2.0), ("e1", 7.0)]
+    assert predict(client, user="u", items=["1"]).support == 2
 
 
 @pytest.fixture

@@ -68,16 +68,29 @@ local function in_bytes(number)
   return string.char(math.floor(number / 65536), math.floor(number / 256) % 256, number % 256)
 end
 
--- `map` holds 5 bytes per event, `slots` is the number of slots, `written` holds new lines by slot
+-- `map` holds 5 bytes per event, without the first `first` ones, which were pushed out, and `tail` what comes after it;
+-- to copy a long map once per event would be slow. `slots` is the number of slots, `written` holds new lines by slot.
 local function opened(user)
   local found = redis.call('HGET', 'resus:users', 'm' .. user)
-  if not found then return {user = user, slots = 0, map = '', written = {}} end
-  return {user = user, slots = number_in(found, 1), map = string.sub(found, 4), written = {}}
+  local state = {user = user, slots = 0, map = '', first = 0, tail = {}, marks = {}, written = {}}
+  if found then state.slots, state.map = number_in(found, 1), string.sub(found, 4) end
+  return state
 end
 
-local function count(state) return #state.map / 5 end
+local function count(state) return #state.map / 5 - state.first + #state.tail end
 
-local function slot_at(state, place) return number_in(state.map, place * 5 - 2) end
+local function flatten(state)
+  local pushed_out = math.max(state.first - #state.map / 5, 0)
+  state.map = string.sub(state.map, state.first * 5 + 1) .. table.concat(state.tail, '', pushed_out + 1)
+  state.first, state.tail, state.marks = 0, {}, {}
+  return state.map
+end
+
+local function slot_at(state, place)
+  local at, old = state.first + place, #state.map / 5
+  if at > old then return number_in(state.tail[at - old], 3) end
+  return number_in(state.map, at * 5 - 2)
+end
 
 local function field(state, slot) return string.format('e%d:', slot) .. state.user end
 
@@ -90,22 +103,29 @@ local function event_at(state, place)
 end
 
 local function place_of(state, mark, id)
-  local at = 0
+  if state.marks[mark] then flatten(state) end
+  local at = state.first * 5
   while true do
     at = string.find(state.map, mark, at + 1, true)
     if not at then return nil end
-    if at % 5 == 1 and event_at(state, (at + 4) / 5).id == id then return (at + 4) / 5 end
+    local place = (at + 4) / 5 - state.first
+    if at % 5 == 1 and event_at(state, place).id == id then return place end
   end
 end
 
 local function take_off(state, place)
-  state.map = string.sub(state.map, 1, place * 5 - 5) .. string.sub(state.map, place * 5 + 1)
+  if place == 1 then
+    state.first = state.first + 1
+  else
+    local map = flatten(state)
+    state.map = string.sub(map, 1, place * 5 - 5) .. string.sub(map, place * 5 + 1)
+  end
 end
 
 -- The fields and values that hold a user. A user without events has version 0.
 local function add_fields(values, state, version)
   local fields = {'v' .. state.user, count(state) > 0 and version or '0',
-                  'm' .. state.user, in_bytes(state.slots) .. state.map}
+                  'm' .. state.user, in_bytes(state.slots) .. flatten(state)}
   for slot, line in pairs(state.written) do
     table.insert(fields, field(state, slot))
     table.insert(fields, line)
@@ -153,7 +173,14 @@ local function put(state, mark, slot, new)
     local middle = math.floor((low + high) / 2)
     if is_before(event_at(state, middle + 1), new) then low = middle + 1 else high = middle end
   end
-  state.map = string.sub(state.map, 1, low * 5) .. mark .. in_bytes(slot) .. string.sub(state.map, low * 5 + 1)
+  local record = mark .. in_bytes(slot)
+  if low == count(state) then
+    table.insert(state.tail, record)
+    state.marks[mark] = true
+  else
+    local map = flatten(state)
+    state.map = string.sub(map, 1, low * 5) .. record .. string.sub(map, low * 5 + 1)
+  end
   state.written[slot] = new.time .. '\\t' .. new.label .. '\\t' .. new.id .. '\\t' .. new.features
 end
 
@@ -185,7 +212,7 @@ for i = 2, #ARGV, 6 do
   local user = ARGV[i]
   local state = states[user] or opened(user)
   states[user] = state
-  local is_new = state.map == ''
+  local is_new = count(state) == 0
   local new = {time = ARGV[i + 2], label = ARGV[i + 3], id = ARGV[i + 4], features = ARGV[i + 5]}
   local outcome = add(state, ARGV[i + 1], new, tonumber(ARGV[1]))
   if is_new then new_users = new_users + 1 end
@@ -217,7 +244,7 @@ else
 end
 local version = next_version()
 local values = {'last', version}
-if state.map == '' then values = {'last', version, 'users', users() - 1} end
+if count(state) == 0 then values = {'last', version, 'users', users() - 1} end
 add_fields(values, state, version)
 redis.call('HSET', 'resus:users', unpack(values))
 return 1

@@ -50,7 +50,7 @@ SLOT_MARK = b"resE"
 _HEAD = struct.Struct("<4sIIHHdd")  # mark, checksum, length, lengths of the user's and the event's id, time, label
 _ENTRY = struct.Struct("<16sIIQ")  # hash of the user's id, number, number of events, version
 _ENTRIES = 124  # in a row of the directory, with its checksum more than half of a page
-_BUCKETS = 4096  # a row of the directory holds one bucket; a full bucket continues at its number + `_BUCKETS`
+_BUCKETS = 2048  # a row of the directory holds one bucket; a full bucket continues at its number + `_BUCKETS`
 _EMPTY = bytes(_ENTRY.size)
 
 
@@ -242,7 +242,7 @@ class Slots:
     def _mark(self, number: int, event_id: str) -> int:
         """The hash of an event's id, which differs from user to user."""
         salt = number.to_bytes(8, "little")
-        return int.from_bytes(blake2b(event_id.encode(), key=self._key, salt=salt, digest_size=6).digest(), "little")
+        return int.from_bytes(blake2b(event_id.encode(), key=self._key, salt=salt, digest_size=4).digest(), "little")
 
     def _known(self, number: int, mark: int, event_id: str) -> tuple[_Row, Event] | None:
         for row in self._rows("WHERE user = ? AND mark = ?", number, mark):

@@ -176,14 +176,19 @@ class SqliteStore:
                 execute("ROLLBACK")
 
     def _read(self, work: Callable[[], Returned]) -> Returned:
-        with self._reading, self._in_one_sentence():
-            self._check_files(1)
-            self._reader.execute("BEGIN")
-            try:
-                return work()
-            finally:
-                if self._reader.in_transaction:
-                    self._reader.execute("COMMIT")
+        if not self._reading.acquire(timeout=WAIT_SECONDS):
+            raise self._error(f"its disk has not answered for {WAIT_SECONDS} seconds; try again later")
+        try:
+            with self._in_one_sentence():
+                self._check_files(1)
+                self._reader.execute("BEGIN")
+                try:
+                    return work()
+                finally:
+                    if self._reader.in_transaction:
+                        self._reader.execute("COMMIT")
+        finally:
+            self._reading.release()
 
     def _wipe(self) -> None:
         with self._in_one_sentence():
