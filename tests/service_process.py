@@ -19,11 +19,12 @@ from planted_models import KEEP, events, log_of, tiny
 from resus_process import COMMAND, environment
 
 from resus import FieldSchema, TableSchema, build_log
+from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.planted import PlantedWorld, draw_events
 from resus.data.split import split_users
-from resus.serving.catalogue import Catalogue
+from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.export import export
-from resus.serving.histories import histories_of, write_histories
+from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.messages import EventsAnswer, PredictAnswer
 
 PATIENCE = 120  # seconds, because the machine may be busy
@@ -37,6 +38,13 @@ def make_export(folder: Path, *, learner: str = "ridge", seed: int = 1) -> Path:
     catalogue = Catalogue.of(log, split)
     catalogue.save(folder)
     write_histories(folder, histories_of(log, split.test, catalogue, seed=seed))
+    return sealed(folder, CATALOGUE, TEST_USERS)
+
+
+def sealed(folder: Path, *more: str) -> Path:
+    """Let the facts of a folder describe its files as they are now, and `more` files."""
+    opened = CheckedFolder.open(folder)
+    write_facts(folder, opened.facts, {*opened.files, *more})
     return folder
 
 

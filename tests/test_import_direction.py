@@ -11,7 +11,8 @@ import resus
 
 LAYERS = (
     ("errors", "version", "progress", "arrays", "randomness", "checking", "history"),
-    ("files", "tensor_files"),
+    ("files",),
+    ("tensor_files", "arrow_files", "checked_folder"),
     ("data",),
     ("external",),
     ("episodes",),

@@ -1,4 +1,4 @@
-"""Files that are either complete or absent: write to a temporary name, fsync, rename."""
+"""Files that are either complete or absent: write to a temporary name, fsync, rename. Reading never waits or bloats."""
 
 import contextlib
 import errno
@@ -8,12 +8,22 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from resus.errors import ArtifactError, StorageError
 
+MAX_JSON_BYTES = 1 << 29  # the features of 16 million values take less
+_BLOCK = 1 << 20
+_KINDS = {
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _WRITE_REFUSED = {
     errno.EACCES,
@@ -21,6 +31,7 @@ _WRITE_REFUSED = {
     errno.EEXIST,
     errno.EFBIG,
     errno.EISDIR,
+    errno.ELOOP,
     errno.ENAMETOOLONG,
     errno.ENOSPC,
     errno.ENOTDIR,
@@ -51,8 +62,9 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    with lock:
+        # without following a link or emptying a file: the name may be somebody else's
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "rb+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -102,19 +114,60 @@ def write_json(target: Path, value: Any) -> None:
 
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return parse_json(read_bounded(path, MAX_JSON_BYTES), path)
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or create it again") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): create it again") from None
+
+
+def parse_json(content: bytes, path: Path) -> Any:
+    """The value that the bytes of a file hold."""
+    try:
+        return json.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: not UTF-8, not JSON, or a number of too many digits
         raise ArtifactError(
             f"{path} is not valid JSON ({error}): it was truncated or edited; create it again"
         ) from None
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file, or a link to one. A pipe or a device, which may never end, is an OSError."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    kind = stat.S_IFMT(os.fstat(handle).st_mode)
+    if kind != stat.S_IFREG:
+        os.close(handle)
+        number = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
+        raise OSError(number, f"it is {_KINDS.get(kind, 'something else')}, not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse what `open_regular` refuses, before a library opens the path."""
+    open_regular(path).close()
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """All bytes of a regular file. More than `limit` bytes are an OSError, before any of them is read."""
+    with open_regular(path) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size > limit:
+            raise OSError(errno.EINVAL, f"it has {size:,} bytes, more than {limit:,}", str(path))
+        content = stream.read(size + 1)
+    if len(content) != size:
+        raise OSError(errno.EINVAL, "it changed while it was read", str(path))
+    return content
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system, or `open_regular`, refused."""
+    return (error.strerror or str(error) or "no reason given").lower()
+
+
 def sha256_of(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
+    with open_regular(path) as stream:
+        while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
 

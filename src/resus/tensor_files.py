@@ -10,8 +10,14 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from resus.checking import on_one_line
 from resus.errors import ArtifactError
-from resus.files import atomic_path
+from resus.files import atomic_path, read_bounded, reason_of
+
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 100_000_000  # safetensors' own bound
+MAX_BYTES = 1 << 36
+_BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)  # of bent headers
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
@@ -33,13 +39,28 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `save_tensors` wrote."""
     try:
-        with safetensors.safe_open(path, framework="pt") as stored:
-            facts = (stored.metadata() or {}).get("resus")
-            tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118  # not a mapping
+        return parse_tensors(read_bounded(path, MAX_BYTES), path)
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
-    except (safetensors.SafetensorError, OSError) as error:
-        raise ArtifactError(f"{path} is not a whole safetensors file ({error}): train again") from None
-    if facts is None:
-        raise ArtifactError(f"{path} was not written by resus: point to a run folder that 'resus train' made")
-    return tensors, json.loads(facts)
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): train again") from None
+
+
+def parse_tensors(content: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The same from the bytes of the file."""
+    try:
+        facts = _header(content).get("__metadata__", {}).get("resus")
+        tensors = safetensors.torch.load(content)
+        if facts is None:
+            raise ArtifactError(f"{path} was not written by resus: point to a run folder that 'resus train' made")
+        return tensors, json.loads(facts)
+    except (*_BAD, safetensors.SafetensorError) as error:
+        raise ArtifactError(f"{path} is not a whole safetensors file ({on_one_line(error)}): train again") from None
+
+
+def _header(content: bytes) -> Any:
+    """The JSON before the tensors, after its length in 8 bytes."""
+    length = int.from_bytes(content[:LENGTH_BYTES], "little")
+    if length > min(len(content) - LENGTH_BYTES, MAX_HEADER_BYTES):
+        raise ValueError("its header is cut short or too long")
+    return json.loads(content[LENGTH_BYTES : LENGTH_BYTES + length])

@@ -1,12 +1,14 @@
 """The catalogue, titles and test users of a log, against the log itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from planted_models import KEEP, events, log_of
 
 from resus import TableSchema, build_log
-from resus.artifact import FACTS
+from resus.checked_folder import FACTS, CheckedFolder, write_facts
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
@@ -66,11 +68,10 @@ def filled(kind: str, *rows: dict[str, Any]) -> Features:
     return made.fill(rows, read(kind, rows), torch.tensor([made.places.get(row["item"], -1) for row in rows]))
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    """A folder with the facts of a model."""
-    (tmp_path / FACTS).write_text("facts")
-    return tmp_path
+def opened(folder: Path) -> CheckedFolder:
+    """A folder with the facts of a model, which list its files."""
+    write_facts(folder, {"resus": "test"}, [path.name for path in folder.iterdir() if path.name != FACTS])
+    return CheckedFolder.open(folder)
 
 
 both = pytest.mark.parametrize("kind", ["planted", "mixed"])
@@ -184,10 +185,10 @@ def test_a_number_comes_back_as_it_was_written(tenths: int, center: float, scale
 
 
 @both
-def test_a_catalogue_comes_back_from_its_file(kind: str, run: Path) -> None:
+def test_a_catalogue_comes_back_from_its_file(kind: str, tmp_path: Path) -> None:
     made = catalogue(kind).with_titles({"7": "Seven", "8": "Acht: «ü»"})
-    made.save(run)
-    read = Catalogue.load(run)
+    made.save(tmp_path)
+    read = Catalogue.load(opened(tmp_path), log(kind).features)
     for name in ("items", "titles", "counts", "means", "fields", "context"):
         assert getattr(read, name) == getattr(made, name)
     for name in ("field_of", "ids", "weights") if log(kind).weights is not None else ("field_of", "ids"):
@@ -195,21 +196,61 @@ def test_a_catalogue_comes_back_from_its_file(kind: str, run: Path) -> None:
 
 
 @pytest.mark.parametrize("keep", [0, 8, 500, -20])
-def test_a_damaged_catalogue_is_refused(run: Path, keep: int) -> None:
-    catalogue("planted").save(run)
-    path = run / CATALOGUE
+def test_a_damaged_catalogue_is_refused(tmp_path: Path, keep: int) -> None:
+    catalogue("planted").save(tmp_path)
+    path = tmp_path / CATALOGUE
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ArtifactError, match="make it again with 'resus export'"):
-        Catalogue.load(run)
+        Catalogue.load(opened(tmp_path), log("planted").features)
 
 
-def test_a_file_of_another_model_is_refused(run: Path) -> None:
-    catalogue("planted").save(run)
-    write_histories(run, [])
-    (run / FACTS).write_text("other facts")
-    for read in (Catalogue.load, read_histories):
-        with pytest.raises(ArtifactError, match="belongs to another model"):
-            read(run)
+def test_a_catalogue_that_would_unpack_to_many_times_its_size_is_refused(tmp_path: Path) -> None:
+    item = pa.table({"item": pa.array(["x" * (1 << 26)])})
+    with pa.ipc.new_file(tmp_path / CATALOGUE, item.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_table(item)
+    del item
+    assert (tmp_path / CATALOGUE).stat().st_size < 10_000
+    before = pa.default_memory_pool().bytes_allocated()
+    with pytest.raises(ArtifactError, match="it is compressed"):
+        Catalogue.load(opened(tmp_path), log("planted").features)
+    assert pa.default_memory_pool().bytes_allocated() <= before
+
+
+def changed(made: Catalogue, what: str) -> Catalogue:
+    ids, fields = made.ids.clone(), made.fields
+    if what == "an id beyond the model":
+        ids[3, 1] = 10_000
+    if what == "a negative id":
+        ids[3, 1] = -1
+    if what == "an id of another field":
+        ids[3, 0] = ids[3, 1]
+    if what == "one column less":
+        return replace(made, ids=ids[:, 1:], field_of=made.field_of[1:])
+    if what == "another field":
+        fields = (*fields[:-1], "colour")
+    if what == "a column of no field":
+        return replace(made, field_of=made.field_of + 7)
+    if what == "weights":
+        return replace(made, weights=torch.ones(ids.shape))
+    return replace(made, ids=ids, fields=fields)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "an id beyond the model",
+        "a negative id",
+        "an id of another field",
+        "one column less",
+        "another field",
+        "a column of no field",
+        "weights",
+    ],
+)
+def test_a_catalogue_that_does_not_fit_the_model_is_refused(tmp_path: Path, what: str) -> None:
+    changed(catalogue("planted"), what).save(tmp_path)
+    with pytest.raises(ArtifactError, match="make it again with 'resus export'"):
+        Catalogue.load(opened(tmp_path), log("planted").features)
 
 
 def test_a_log_without_items_is_refused() -> None:
@@ -231,10 +272,10 @@ def test_search_finds_ids_and_titles_the_most_frequent_first() -> None:
 
 
 @both
-def test_histories_are_those_of_test_users_in_the_log(kind: str, run: Path) -> None:
+def test_histories_are_those_of_test_users_in_the_log(kind: str, tmp_path: Path) -> None:
     found = histories_of(log(kind), split(kind).test, catalogue(kind), seed=1)
-    write_histories(run, found)
-    assert read_histories(run) == found
+    write_histories(tmp_path, found)
+    assert read_histories(opened(tmp_path)) == found
     for history, user in zip(found, split(kind).test, strict=True):
         rows = log(kind).rows_of(np.array([user]))
         expected = features_of(log(kind), rows).ids.tolist()
@@ -254,7 +295,7 @@ def test_histories_are_limited_in_number_and_length(monkeypatch: pytest.MonkeyPa
 def test_a_file_that_holds_no_histories_is_refused(tmp_path: Path) -> None:
     (tmp_path / TEST_USERS).write_text("[]")
     with pytest.raises(ArtifactError, match="not a file of test users"):
-        read_histories(tmp_path)
+        read_histories(opened(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -134,7 +134,10 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
             left = (scores.basis + scores.residual - parts[:, place]).sigmoid()
             torch.testing.assert_close(left, without, rtol=0, atol=1e-5)
     else:
-        beside = sum(scores.explanation.causes.get(cause, 0.0) for cause in ("choice of items", "same context"))
+        beside = sum(
+            scores.explanation.causes.get(cause, 0.0)
+            for cause in ("choice of items", "same context", "number of events")
+        )
         torch.testing.assert_close(parts.sum(dim=1), scores.residual - beside, rtol=1e-4, atol=1e-5)
 
 

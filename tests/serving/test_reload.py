@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from planted_models import KEEP, events, tiny
-from service_process import InProcess, event, in_process, post, predict, wait_until
+from service_process import InProcess, event, in_process, post, predict, sealed, wait_until
 
 from resus import TableSchema, build_log
-from resus.artifact import FACTS, rebuild
+from resus.artifact import FACTS, Artifact, rebuild
+from resus.checked_folder import CheckedFolder, write_facts
 from resus.errors import ArtifactError
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
@@ -50,7 +52,8 @@ def test_a_reload_reads_new_titles_and_results(client: InProcess, served_run: Pa
     results = json.loads((served_run / "results.json").read_text())
     results["log"]["name"] = "evaluated again"
     (served_run / "results.json").write_text(json.dumps(results))
-    Catalogue.load(served_run).with_titles({"1": "The First"}).save(served_run)
+    catalogue_of(served_run).with_titles({"1": "The First"}).save(served_run)
+    sealed(served_run)
     assert client.post("/v1/reload").status_code == 200
     assert client.get("/v1/results").json()["log"] == results["log"]
     assert [item["item"] for item in client.get("/v1/catalogue", params={"query": "first"}).json()["items"]] == ["1"]
@@ -63,18 +66,15 @@ def test_a_model_that_arrives_during_the_start_is_served(engine: Engine, served_
         assert client.get("/v1/model").json()["sha256"] == LoadedModel.load(another).sha256
 
 
-@pytest.mark.parametrize("by", ["another", "evaluated"])
 def test_a_folder_swapped_while_it_is_read_is_refused(
-    served_run: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, by: str
+    served_run: Path, another: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new = request.getfixturevalue(by)
-
     def swapped_meanwhile(artifact: Any) -> Any:
-        replace_folder(served_run, new)
+        replace_folder(served_run, another)
         return rebuild(artifact)
 
     monkeypatch.setattr("resus.serving.loaded.rebuild", swapped_meanwhile)
-    with pytest.raises(ArtifactError, match="changed while it was read"):
+    with pytest.raises(ArtifactError, match=f"is not the file that {FACTS} describes"):
         LoadedModel.load(served_run)
 
 
@@ -107,8 +107,31 @@ def damage_weights(served_run: Path) -> None:
 
 
 def falsify_catalogue(served_run: Path) -> None:
-    catalogue = Catalogue.load(served_run)
+    catalogue = catalogue_of(served_run)
     replace(catalogue, ids=catalogue.ids + 1_000_000).save(served_run)
+    sealed(served_run)
+
+
+def catalogue_of(served_run: Path) -> Catalogue:
+    opened = CheckedFolder.open(served_run)
+    return Catalogue.load(opened, Artifact.of(opened).features)
+
+
+def swap_values(served_run: Path) -> None:
+    """Every item gets the fields of another one."""
+    catalogue = catalogue_of(served_run)
+    replace(catalogue, ids=torch.cat([catalogue.ids[:, :1], catalogue.ids.flip(0)[:, 1:]], dim=1)).save(served_run)
+
+
+def flip(served_run: Path, name: str) -> None:
+    content = bytearray((served_run / name).read_bytes())
+    content[len(content) // 3] ^= 4
+    (served_run / name).write_bytes(content)
+
+
+def drop_catalogue(served_run: Path) -> None:
+    opened = CheckedFolder.open(served_run)
+    write_facts(served_run, opened.facts, set(opened.files) - {CATALOGUE})
 
 
 def read_other_fields(served_run: Path) -> None:
@@ -121,8 +144,12 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "facts": (lambda run: (run / FACTS).write_text((run / FACTS).read_text()[:-50]), FACTS),
     "weights": (damage_weights, "model.safetensors"),
     "catalogue": (lambda run: (run / CATALOGUE).write_bytes(b"no catalogue"), CATALOGUE),
-    "ids of the catalogue": (falsify_catalogue, "cannot score (IndexError)"),
-    "no catalogue": (lambda run: (run / CATALOGUE).unlink(), "lost its catalogue"),
+    "ids of the catalogue": (falsify_catalogue, "it has values of item that the model does not know"),
+    "a bit of the catalogue": (lambda run: flip(run, CATALOGUE), f"{CATALOGUE} is not the file that {FACTS} describes"),
+    "a bit of the users": (lambda run: flip(run, TEST_USERS), f"{TEST_USERS} is not the file that {FACTS} describes"),
+    "values of other items": (swap_values, f"{CATALOGUE} is not the file that {FACTS} describes"),
+    "lost catalogue": (lambda run: (run / CATALOGUE).unlink(), f"{CATALOGUE} is missing"),
+    "no catalogue": (drop_catalogue, "lost its catalogue"),
     "no folder": (shutil.rmtree, "does not exist"),
     "other fields": (read_other_fields, "reads other fields"),
 }
@@ -145,4 +172,4 @@ def test_a_part_of_another_model_is_refused(client: InProcess, served_run: Path,
     shutil.copyfile(another / part, served_run / part)
     answer = client.post("/v1/reload")
     assert answer.status_code == 409
-    assert f"{part} belongs to another model" in answer.json()["error"]
+    assert f"{part} is not the file that {FACTS} describes" in answer.json()["error"]

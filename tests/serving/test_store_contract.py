@@ -50,8 +50,9 @@ class Remembered:
         mine = self.kept.setdefault(user, [])
         for place, old in enumerate(mine):
             if old.id == new.id:
-                mine[place] = dataclasses.replace(old, label=new.label)
-                return "known" if old.label == new.label else "corrected"
+                mine[place] = dataclasses.replace(old, label=new.label, time=new.time)
+                mine.sort(key=lambda one: (one.time, one.id))
+                return "known" if (old.label, old.time) == (new.label, new.time) else "corrected"
         self.kept[user] = sorted([*mine, new], key=lambda one: (one.time, one.id))[-CAPACITY:]
         return "added" if new in self.kept[user] else "too old"
 
@@ -333,11 +334,11 @@ def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:
     with redis_process(tmp_path) as process:
         store = open_store(process.url, capacity=1)
         process.kill()
-        with pytest.raises(StorageError, match=f"cannot reach Redis at {process.url} "):
+        with pytest.raises(StorageError, match=f"Redis at {process.url} cannot be reached "):
             store.version("ann")
         store.close()
         secret = process.url.replace("://", "://user:secret@")
-        with pytest.raises(StorageError, match=f"cannot reach Redis at {process.url} ") as raised:
+        with pytest.raises(StorageError, match=f"Redis at {process.url} cannot be reached ") as raised:
             open_store(secret, capacity=1)
         assert "secret" not in str(raised.value)
 

@@ -16,13 +16,15 @@ import torch
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from resus.arrays import Array, Integers
-from resus.artifact import FACTS
+from resus.arrays import Array, Ids, Integers
+from resus.arrow_files import read_arrow
+from resus.checked_folder import CheckedFolder
+from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError
-from resus.files import atomic_path, sha256_of
+from resus.files import atomic_path
 
 CATALOGUE = "catalogue.arrow"
 STEADY = 0.9  # share of an item's rows that must hold one value, for the field to be the item's own
@@ -32,12 +34,11 @@ Columns = dict[str, Array]
 
 
 class CatalogueFacts(BaseModel):
-    """What the file says besides its table. `model` is the SHA-256 of the facts of the model it was made for."""
+    """What the file says besides its table."""
 
     model_config = ConfigDict(frozen=True)
 
-    format: Literal[1]
-    model: str
+    format: Literal[2]
     fields: tuple[str, ...]
     context: dict[str, tuple[str, ...]]
     field_of: tuple[int, ...]
@@ -138,7 +139,7 @@ class Catalogue:
         return replace(self, titles=tuple(titles.get(item) for item in self.items))
 
     def save(self, folder: Path) -> None:
-        """Write one Arrow file, whole or not at all, for the model in the folder."""
+        """Write one Arrow file, whole or not at all. `write_facts` must then list it."""
         columns = {
             "item": pa.array(self.items, pa.string()),
             "title": pa.array(self.titles, pa.string()),
@@ -149,8 +150,7 @@ class Catalogue:
         if self.weights is not None:
             columns["weights"] = _lists(self.weights)
         facts = CatalogueFacts(
-            format=1,
-            model=sha256_of(folder / FACTS),
+            format=2,
             fields=self.fields,
             context=self.context,
             field_of=tuple(self.field_of.tolist()),
@@ -164,14 +164,16 @@ class Catalogue:
             writer.write_table(table)
 
     @classmethod
-    def load(cls, folder: Path) -> "Catalogue":
-        path = folder / CATALOGUE
+    def load(cls, folder: CheckedFolder, features: FeatureMap) -> "Catalogue":
+        """The catalogue of a folder, if it fits the features of the model."""
+        path, content = folder.path / CATALOGUE, folder.read(CATALOGUE)
         try:
-            table = pa.ipc.open_file(path.read_bytes()).read_all()
+            table = read_arrow(content)
             facts = CatalogueFacts.model_validate_json((table.schema.metadata or {})[b"resus"])
-            check_model(path, facts.model)
-            width = len(facts.field_of)
-            return cls(
+            width = features.n_columns
+            _check_table(table, width, weighted=features.weighted)
+            _check_fields(facts, features)
+            read = cls(
                 items=tuple(table["item"].to_pylist()),
                 titles=tuple(table["title"].to_pylist()),
                 counts=tuple(table["count"].to_pylist()),
@@ -182,17 +184,41 @@ class Catalogue:
                 ids=_matrix(table["ids"], width),
                 weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
             )
-        except (pa.ArrowException, KeyError, ValueError, TypeError, RuntimeError) as error:
+            _check_ids(read.ids.numpy(), features)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ArtifactError(
                 f"{path} is not a complete catalogue ({reason}): make it again with 'resus export'"
             ) from None
+        return read
 
 
-def check_model(path: Path, model: Any) -> None:
-    """Refuse a file that was made for another model."""
-    if model != sha256_of(path.with_name(FACTS)):
-        raise ArtifactError(f"{path} belongs to another model: make it again with 'resus export'")
+def _check_table(table: pa.Table, width: int, *, weighted: bool) -> None:
+    kinds = {"item": pa.string(), "title": pa.string(), "count": pa.int64(), "mean": pa.float64()}
+    kinds["ids"] = pa.list_(pa.int32(), width)
+    if weighted:
+        kinds["weights"] = pa.list_(pa.float32(), width)
+    if dict(zip(table.schema.names, table.schema.types, strict=True)) != kinds:
+        raise ValueError("its columns are not those of the model")
+    for name in kinds.keys() - {"title", "mean"}:
+        if table[name].null_count:
+            raise ValueError(f"{name} is missing for some items")
+
+
+def _check_fields(facts: CatalogueFacts, features: FeatureMap) -> None:
+    names = {field.name for field in features.fields}
+    own = range(-1, len(facts.fields))
+    if {*facts.fields, *facts.context} != names or len(facts.field_of) != features.n_columns:
+        raise ValueError("its fields are not those of the model")
+    if not all(field in own for field in facts.field_of):
+        raise ValueError("a column belongs to no field")
+
+
+def _check_ids(ids: Ids, features: FeatureMap) -> None:
+    for field, first, columns in features.blocks:
+        block = ids[:, columns]
+        if block.size and not first <= block.min() <= block.max() < first + field.ids:
+            raise ValueError(f"it has values of {field.name} that the model does not know")
 
 
 def _values(log: InteractionLog, block: slice) -> Columns:

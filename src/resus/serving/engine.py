@@ -12,7 +12,7 @@ from resus.episodes.batch import Features
 from resus.errors import DataError, RowError
 from resus.model.learners.base import Explanation
 from resus.model.personalizer import Scores
-from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID
+from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
 from resus.serving.live.users import LiveUsers
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
@@ -44,6 +44,7 @@ class Engine:
 
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store all events of a batch, or none; they are durable when this returns."""
+        check_times([event.time for event in events])
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
         self.loaded.rows_of([event for _, event in batch])  # an event that the model cannot read is not stored
         statuses = self.store.add(batch)
@@ -124,13 +125,16 @@ class Engine:
         return events, self.loaded.live_user(self.capacity, events).score(candidates, explain=request.explain)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
-        """Inline events in order, under the rules of the store: a known id corrects the label, and the latest count."""
+        """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""
         order: list[tuple[float, str | int]] = []  # events without ids keep their order at equal times
         kept: dict[str | int, Event] = {}
         for place, one in enumerate(sent):
             key = place if one.id is None else one.id
             if key in kept:
-                kept[key] = replace(kept[key], label=one.label)
+                order.remove((kept[key].time, key))
+                moved = kept[key].time if one.time is None else one.time
+                kept[key] = replace(kept[key], label=one.label, time=moved)
+                bisect.insort(order, (moved, key))
                 continue
             kept[key] = self._event(f"{key}", float(place) if one.time is None else one.time, one)
             bisect.insort(order, (kept[key].time, key))

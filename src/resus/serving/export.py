@@ -1,16 +1,16 @@
 """A folder with everything that a service needs: model, catalogue, test users, ONNX files. Whole or not at all."""
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from resus.artifact import FACTS, WEIGHTS, Artifact, rebuild
+from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.movielens import MOVIES
 from resus.data.log.log import InteractionLog
 from resus.data.problems import refuse
 from resus.data.readers.delimited import read_delimited
 from resus.errors import ConfigError, DataError
-from resus.files import atomic_folder
+from resus.files import MAX_JSON_BYTES, atomic_folder, read_bounded
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
@@ -22,7 +22,8 @@ PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
 def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str]) -> list[str]:
     """Write the folder and return the names of its files. `titles` maps items to titles and may be empty."""
     check_out_folder(out)
-    artifact = Artifact.load(run)
+    opened = CheckedFolder.open(run)
+    artifact = Artifact.of(opened)
     log = InteractionLog.open(log_folder)
     if artifact.log.hash != log.content_hash:
         raise ConfigError(
@@ -34,12 +35,13 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str])
     if titles and not any(catalogue.titles):
         raise DataError(f"none of the {len(titles):,} titles belongs to an item of {log_folder}: check the titles file")
     with atomic_folder(out) as aside:
-        for name in (FACTS, WEIGHTS, RESULTS):
-            if (run / name).is_file():
-                shutil.copyfile(run / name, aside / name)
+        (aside / WEIGHTS).write_bytes(opened.read(WEIGHTS))
         catalogue.save(aside)
         write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
         export_onnx(model, artifact.features, aside)
+        write_facts(aside, opened.facts, [path.name for path in aside.iterdir()])
+        if (run / RESULTS).is_file():
+            (aside / RESULTS).write_bytes(read_bounded(run / RESULTS, MAX_JSON_BYTES))
         return sorted(path.name for path in aside.iterdir())
 
 

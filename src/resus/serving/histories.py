@@ -10,13 +10,13 @@ from typing import Literal
 from pydantic import ValidationError
 
 from resus.arrays import Integers
-from resus.artifact import FACTS
+from resus.checked_folder import CheckedFolder
 from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ArtifactError
-from resus.files import sha256_of, write_text
+from resus.files import write_text
 from resus.randomness import Purpose, generator
-from resus.serving.catalogue import Catalogue, check_model
+from resus.serving.catalogue import Catalogue
 from resus.serving.messages import Message, PastEvent, UserHistory
 
 TEST_USERS = "test-users.json"
@@ -25,10 +25,7 @@ MAX_HISTORY_EVENTS = 200
 
 
 class HistoriesFile(Message):
-    """`model` is the SHA-256 of the facts of the model that the users were held out from."""
-
-    format: Literal[1]
-    model: str
+    format: Literal[2]
     users: list[UserHistory]
 
 
@@ -55,16 +52,14 @@ def _history(log: InteractionLog, rows: Integers, catalogue: Catalogue) -> UserH
 
 
 def write_histories(folder: Path, histories: Sequence[UserHistory]) -> None:
-    """Write them for the model in the folder."""
-    content = HistoriesFile(format=1, model=sha256_of(folder / FACTS), users=list(histories))
+    """Write one file. `write_facts` must then list it."""
+    content = HistoriesFile(format=2, users=list(histories))
     write_text(folder / TEST_USERS, content.model_dump_json(exclude_unset=True) + "\n")
 
 
-def read_histories(folder: Path) -> list[UserHistory]:
-    path = folder / TEST_USERS
+def read_histories(folder: CheckedFolder) -> list[UserHistory]:
     try:
-        content = HistoriesFile.model_validate_json(path.read_bytes())
+        return HistoriesFile.model_validate_json(folder.read(TEST_USERS)).users
     except ValidationError:
+        path = folder.path / TEST_USERS
         raise ArtifactError(f"{path} is not a file of test users: make it again with 'resus export'") from None
-    check_model(path, content.model)
-    return content.users

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from resus.artifact import FACTS, Artifact, rebuild
+from resus.artifact import Artifact, rebuild
+from resus.checked_folder import CheckedFolder
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
 from resus.episodes.batch import Features
 from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
-from resus.files import sha256_of
 from resus.model.personalizer import Personalizer
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.histories import TEST_USERS, read_histories
@@ -51,23 +51,19 @@ class LoadedModel:
 
     @classmethod
     def load(cls, folder: Path) -> "LoadedModel":
-        """Load a run or an export. Refuse a model that cannot score, and a folder that changes meanwhile."""
-        before = _state(folder)
-        try:
-            artifact = Artifact.load(folder)
-            loaded = cls(
-                config=artifact.config,
-                features=artifact.features,
-                model=rebuild(artifact),
-                sha256=sha256_of(folder / FACTS),
-                catalogue=Catalogue.load(folder) if (folder / CATALOGUE).is_file() else None,
-                histories=read_histories(folder) if (folder / TEST_USERS).is_file() else [],
-                results=Results.read(folder / RESULTS) if (folder / RESULTS).is_file() else None,
-            )
-        except OSError as error:
-            raise ArtifactError(f"{folder} cannot be read ({(error.strerror or 'no reason given').lower()})") from None
-        if _state(folder) != before:
-            raise ArtifactError(f"{folder} changed while it was read: load it again")
+        """Load a run or an export. Refuse a model that cannot score. Its parts fit together even if the folder is
+        replaced meanwhile: all but the results are those that its facts list."""
+        opened = CheckedFolder.open(folder)
+        artifact = Artifact.of(opened)
+        loaded = cls(
+            config=artifact.config,
+            features=artifact.features,
+            model=rebuild(artifact),
+            sha256=opened.sha256,
+            catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
+            histories=read_histories(opened) if TEST_USERS in opened else [],
+            results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
+        )
         loaded._check_that_it_scores(folder)
         return loaded
 
@@ -214,12 +210,3 @@ class LoadedModel:
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)
         after = user.score(probes)
         return all(bool(scores.probability.isfinite().all()) for scores in (before, after))
-
-
-def _state(folder: Path) -> tuple[int, int] | None:
-    """Changes as soon as the folder holds another artifact."""
-    try:
-        facts = (folder / FACTS).stat()
-    except OSError:
-        return None
-    return facts.st_ino, facts.st_mtime_ns

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from resus.arrays import Array
+from resus.files import check_regular
 
 BLOCK_ROWS = 1 << 18
 
@@ -51,9 +52,10 @@ class ColumnWriter:
 
 def map_column(path: Path, dtype: npt.DTypeLike) -> Array:
     """The whole column as a read-only memory map; ValueError if the file is cut short or has another type."""
+    check_regular(path)
     try:
         mapped = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, TypeError, SyntaxError, OverflowError, MemoryError) as error:  # of bent headers
         raise ValueError(f"{path.name} is not a whole column: {error}") from None
     if mapped.dtype != np.dtype(dtype) or not mapped.flags.c_contiguous:
         raise ValueError(f"{path.name} does not hold {np.dtype(dtype)}")

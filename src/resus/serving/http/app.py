@@ -46,7 +46,7 @@ from resus.serving.messages import (
     UserAnswer,
     UserHistory,
 )
-from resus.serving.store import EventStore
+from resus.serving.store import EventStore, check_store
 from resus.version import __version__
 
 THREADS = 4  # threads that score; further requests wait for a free one
@@ -277,9 +277,9 @@ def _add_operations(app: FastAPI, service: Service) -> None:
     async def healthz() -> Health:
         return Health(status="ok")
 
-    @app.get("/readyz", summary="Check that the model and the store answer")
+    @app.get("/readyz", summary="Check that the model answers and the store can be written")
     async def readyz() -> Health:
-        await service.probe(lambda store: store.version(""))
+        await service.probe(check_store)
         return Health(status="ok")
 
     @app.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
@@ -314,8 +314,9 @@ def _add_refusals(app: FastAPI) -> None:
     async def not_possible(_: Request, error: ResusError) -> JSONResponse:
         if isinstance(error, DataError | ArtifactError):
             return _refused(422, str(error))
-        log.error("%s", error)
-        return _refused(503, without_places(str(error)), {"retry-after": "1"})
+        log.error("%s", error)  # with the path or address, which no answer shows
+        public = error.public if isinstance(error, StorageError) else None
+        return _refused(503, public or without_places(str(error)), {"retry-after": "1"})
 
     @app.exception_handler(PoolFullError)
     async def crowded(_: Request, error: PoolFullError) -> JSONResponse:
