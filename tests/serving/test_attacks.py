@@ -14,7 +14,7 @@ import httpx
 import pytest
 import redis
 from redis_process import redis_process
-from service_process import PATIENCE, Serving, event, serving, stopped
+from service_process import PATIENCE, Serving, event, serving, stopped, wait_until
 
 from resus.serving.http.protocol import HEAD_BYTES, HEAD_FIELDS
 
@@ -304,8 +304,8 @@ def test_a_store_that_hangs_holds_up_no_one_else(exported: Path, tmp_path: Path)
             assert "resus_request_seconds" in service.client.get("/metrics").text
         for thread in waiting:
             thread.join(PATIENCE)
+        wait_until(lambda: service.client.get("/readyz").status_code == 200, "the return of the store")
         assert service.predict(user="u", items=["1"])["support"] == 1
-        assert service.client.get("/readyz").status_code == 200
 
 
 ASKED = ("/v1/events", "/v1/predict")
