@@ -24,7 +24,7 @@ class Connection(Protocol):
 class Connections:
     """Counts connections by address. When there are too many, the one that waits longest for a request gives way.
 
-    So a client that opens connections without sending requests can only push out its own.
+    So a client that opens connections without sending whole requests can only push out its own.
     """
 
     def __init__(self, *, per_address: int = PER_ADDRESS, in_all: int | None = None) -> None:
@@ -60,7 +60,7 @@ class Connections:
         self._all_waiting[connection] = None
 
     def begin(self, connection: Connection) -> None:
-        """A connection waits no longer: its request has arrived."""
+        """A connection waits no longer: the whole request has arrived."""
         self._waiting[connection.address].pop(connection, None)
         self._all_waiting.pop(connection, None)
 

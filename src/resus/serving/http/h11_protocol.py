@@ -29,6 +29,8 @@ class H11Connection(Bounded, H11Protocol):
         elif self.conn.their_state is not h11.IDLE:
             self._head = b""
             self._head_arrived()
+            if self.conn.their_state is not h11.SEND_BODY and not self._is_idle():
+                self._request_arrived()
         elif self._is_idle():
             self._expect_head()
 

@@ -51,6 +51,8 @@ class HttpToolsConnection(Bounded, HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._message_ended = True
+        if not self._is_idle():
+            self._request_arrived()
         super().on_message_complete()
 
     def _add(self, count: int) -> None:

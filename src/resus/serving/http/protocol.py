@@ -101,10 +101,12 @@ class Bounded(asyncio.Protocol):
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
 
     def _head_arrived(self) -> None:
-        self._connections.begin(self)
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _request_arrived(self) -> None:
+        self._connections.begin(self)
 
     def _head_is_late(self) -> None:
         log.warning("the headers of a request did not arrive within %d seconds: connection closed", HEAD_SECONDS)
