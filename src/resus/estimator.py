@@ -27,12 +27,15 @@ from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.history import History
 from resus.model.encoders import OwnEncoderSettings
+from resus.model.inference.in_torch import inference_of
 from resus.model.personalizer import Personalizer
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.explanations import explained
 from resus.scoring.scorer import Scorer
+from resus.serving.catalogue import Catalogue
+from resus.serving.offline import recommendations
 from resus.training.run import Run, TrainedPredictor, delete_checkpoints
 from resus.training.train import train
 from resus.training.workers import Workers
@@ -256,6 +259,45 @@ class Resus:
         user = self.schema.user
         table = pl.DataFrame({user: frame[user], **answer.columns, **reasons})
         return like(query, table)
+
+    def recommend(
+        self,
+        support: Any,
+        log: Any = None,
+        *,
+        top: int = 10,
+        exclude_seen: bool = True,
+        context: Mapping[str, Any] | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002  # as the service calls it
+    ) -> Any:
+        """The `top` best items of the log for each user of the support, in the kind of table that `support` is.
+
+        `log` is the log of the training, by default at its place on disk. `filter` keeps items by their fields: one
+        value, a list of which one must hold, or for a number {"at_least": 1, "at_most": 5}. Fields that do not describe
+        an item are those of the user's last event, unless `context` sets them.
+        """
+        fitted = self._fitted()
+        if self.config.predictor.score_column:
+            raise ConfigError(
+                f"the shared model's score is the column '{self.config.predictor.score_column}', which each candidate "
+                "must bring: score candidates with predict"
+            )
+        if top < 1:
+            raise ConfigError(f"top is {top}: give 1 or more")
+        opened = _as_log(self.log_path if log is None else self._with_score(log), fitted.log.table)
+        if opened.content_hash != fitted.log.hash:
+            raise ConfigError(f"the model was trained on another log than '{opened.name}' (the hashes differ)")
+        table = recommendations(
+            self.scorer,
+            inference_of(self.config, fitted.features, fitted.model),
+            Catalogue.of(opened, self.config.user_split(opened.n_users)),
+            as_frame(support, "the support"),
+            top=top,
+            exclude_seen=exclude_seen,
+            context=context or {},
+            wanted=filter or {},
+        )
+        return like(support, table, same_rows=False)
 
     @property
     def scorer(self) -> Scorer:

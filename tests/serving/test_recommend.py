@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_models import events
+from planted_models import events, log_of, tiny
 from pydantic import ValidationError
-from service_process import InProcess, event, post, refused
+from resus_process import succeed_here
+from service_process import InProcess, event, post, refused, sealed
 
-from resus.errors import DataError
+import resus
+from resus.data.log.log import InteractionLog
+from resus.errors import DataError, ResusError
+from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictRequest, RecommendRequest
@@ -57,15 +62,13 @@ def test_recommendations_are_the_best_predictions(
     monkeypatch.setattr("resus.serving.shelf.TILE", 7)
     engine.shelf = Shelf(engine.loaded.model, engine.loaded.features, engine.loaded.catalogue, context_bytes=kept)
     items = items_of(engine)
-    seen = {"0", "1", "2", "3"}
-    askers: tuple[dict[str, Any], ...] = (
-        {"user": "u"},
-        {"user": "nobody"},
-        {"events": [{"label": 0, "item": "5"}]},
-        {},
-    )
-    for who in askers:
-        known = {"u": seen}.get(who.get("user", ""), {"5"} if "events" in who else set())
+    users: list[tuple[dict[str, Any], set[str]]] = [
+        ({"user": "u"}, {"0", "1", "2", "3"}),
+        ({"user": "nobody"}, set()),
+        ({"events": [{"label": 0, "item": "5"}]}, {"5"}),
+        ({}, set()),
+    ]
+    for who, known in users:
         predicted = engine.predict(PredictRequest.model_validate({"items": items, "context": context, **who}))
         for _ in range(2):  # the second time from what is kept
             for exclude in (True, False):
@@ -111,13 +114,8 @@ def test_mistakes_are_one_sentence(engine: Engine, scored_export: Path, store: E
     for request, told in mistakes:
         with pytest.raises(DataError, match=told):
             engine.recommend(RecommendRequest.model_validate(request))
-    refused: tuple[dict[str, Any], ...] = (
-        {"top": 0},
-        {"filter": {"price": {"more": 1}}},
-        {"user": "u", "events": []},
-        {"filter": []},
-    )
-    for wrong in refused:
+    wrongs: list[Any] = [{"top": 0}, {"filter": {"price": {"more": 1}}}, {"user": "u", "events": []}, {"filter": []}]
+    for wrong in wrongs:
         with pytest.raises(ValidationError):
             RecommendRequest.model_validate(wrong)
     with pytest.raises(DataError, match="'model_score', which each candidate must bring"):
@@ -134,6 +132,48 @@ def test_over_the_wire(client: InProcess) -> None:
     status, sentence = refused(client, json.dumps({"filter": {"price": {"more": 1}}}).encode(), "/v1/recommend")
     assert (status, sentence.startswith("filter.price: a range of numbers is")) == (422, True)
     assert refused(client, b'{"filter": {"colour": 1}}', "/v1/recommend")[0] == 422
+
+
+@pytest.mark.parametrize("learner", ["ridge", "plus"])
+def test_online_and_offline_recommend_the_same(learner: str, tmp_path: Path) -> None:
+    log_of(events()).save(tmp_path / "log")
+    log = InteractionLog.open(tmp_path / "log")
+    model = tiny(learner=learner).fit(tmp_path / "log", folder=tmp_path / "run")
+    Catalogue.of(log, model.config.user_split(log.n_users)).save(tmp_path / "run")
+    loaded = LoadedModel.load(sealed(tmp_path / "run", CATALOGUE))
+    engine = Engine(loaded, open_store(str(tmp_path / "events"), capacity=6))
+    table = events().filter(pl.col("user").is_in([1, 2])).group_by("user", maintain_order=True).head(5)
+    table.write_csv(tmp_path / "support.csv")
+    offline = model.recommend(table, log, top=4, filter={"price": {"at_most": 20}})
+    again = resus.load(tmp_path / "run").recommend(table.to_pandas(), top=4, filter={"price": {"at_most": 20}})
+    assert again["item"].tolist() == offline["item"].to_list()
+    words = ("recommend", "run", "--support", "support.csv", "--top", "4", "--filter", "price=..20")
+    printed = succeed_here(*words, cwd=tmp_path).splitlines()
+    assert [line.split(",")[:3] for line in printed[1:]] == [
+        [str(user), str(rank), item] for user, rank, item in offline.select("user", "rank", "item").iter_rows()
+    ]
+    for (user,), rows in table.group_by("user", maintain_order=True):
+        sent = [
+            {"label": row["click"], "item": str(row["item"]), "features": {"tags": row["tags"].split("|")}}
+            for row in rows.iter_rows(named=True)
+        ]
+        context = sent[-1]["features"]
+        wanted = {"price": {"at_most": 20}}
+        request = {"events": sent, "context": context, "top": 4, "filter": wanted}
+        online = engine.recommend(RecommendRequest.model_validate(request))
+        own = offline.filter(pl.col("user") == str(user))
+        assert [one.item for one in online.answers] == own["item"].to_list()
+        assert [one.probability for one in online.answers] == pytest.approx(own["probability"].to_list(), abs=1e-5)
+        other = model.recommend(rows, log, top=30, context={"tags": ["morning"]}, exclude_seen=False)
+        assert other.height == len(items_of(engine))
+    mistakes: list[tuple[dict[str, Any], str]] = [
+        ({"context": {"price": 1}}, "context: 'price' is not a field of the situation"),
+        ({"top": 0}, "top is 0"),
+    ]
+    for wrong, told in mistakes:
+        with pytest.raises(ResusError, match=told):
+            model.recommend(table, log, **wrong)
+    engine.store.close()
 
 
 @given(scores=st.lists(st.integers(0, 5), min_size=1, max_size=30), top=st.integers(1, 35), data=st.data())

@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from resus.cli import doctor, evaluate, export, predict, prepare, report, reproduce, serve, store, train, warm_up
+from resus.cli import (
+    doctor,
+    evaluate,
+    export,
+    predict,
+    prepare,
+    recommend,
+    report,
+    reproduce,
+    serve,
+    store,
+    train,
+    warm_up,
+)
 from resus.errors import ResusError, ResusWarning
 from resus.version import __version__
 
@@ -26,6 +39,7 @@ From data to a report:
   resus report runs/mine               curves as PNG and an HTML page
   resus warm-up runs/mine              AUC and GAUC from no events to hundreds, next to baselines
   resus predict runs/mine --support events.csv --query candidates.csv
+  resus recommend runs/mine --support events.csv --top 10
   resus reproduce rq1                  every method and table of the paper (try --quick)
 
 \b
@@ -43,6 +57,7 @@ app.command("prepare", short_help="Turn a data set or your own table into a log.
 app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
 app.command("evaluate", short_help="Measure quality on new users, by number of events.")(evaluate.command)
 app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)
+app.command("recommend", short_help="Rank all items for users, from their events so far.")(recommend.command)
 app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
 app.command("serve", short_help="Serve a model over HTTP; it learns from each event.")(serve.command)
 app.add_typer(store.app, name="store", short_help="Check where events are kept, and salvage them.")

@@ -56,6 +56,7 @@ class Catalogue:
     field_of: Integers  # [C], position of a column's field in `fields`; -1 for a field of the context
     ids: Ids  # [n_items, C]
     weights: Floats | None  # [n_items, C]
+    removed: frozenset[int] = frozenset()  # positions of items that are no longer offered
 
     @classmethod
     def of(cls, log: InteractionLog, split: UserSplit) -> "Catalogue":
@@ -132,15 +133,60 @@ class Catalogue:
         assert self.weights is not None
         return Rows(ids, np.where(filled, self.weights[places], read.weights))
 
-    def search(self, text: str, limit: int) -> list[int]:
+    def updated(self, features: FeatureMap, changes: Mapping[str, Mapping[str, Any]]) -> tuple["Catalogue", Integers]:
+        """With other titles and fields of items, new items and removals, as `latest` of the changes gives them.
+
+        Also the positions of items whose fields are new. A new item has the id of an unknown one.
+        """
+        items, titles, removed = list(self.items), list(self.titles), set(self.removed)
+        places, changed = dict(self.places), []
+        unknown = Rows(*features.encode_rows([{}]))
+        new_rows = sum(item not in places for item, change in changes.items() if not change["removed"])
+        ids = np.concatenate([self.ids, np.repeat(unknown.ids, new_rows, axis=0)])
+        weights = None
+        if self.weights is not None and unknown.weights is not None:
+            weights = np.concatenate([self.weights, np.repeat(unknown.weights, new_rows, axis=0)])
+        for item, change in changes.items():
+            place = places.get(item)
+            if change["removed"]:
+                removed |= set() if place is None else {place}
+                continue
+            if place is None:
+                place = places[item] = len(items)
+                items.append(item)
+                titles.append(None)
+            removed.discard(place)
+            titles[place] = change.get("title", titles[place])
+            row = Rows(*features.encode_rows([change["fields"]]))
+            for name in set(change["fields"]) & set(self.fields):
+                columns = features.block(name).columns
+                ids[place, columns] = row.ids[0, columns]
+                if weights is not None and row.weights is not None:
+                    weights[place, columns] = row.weights[0, columns]
+            changed.append(place)
+        more = len(items) - len(self.items)
+        made = replace(
+            self,
+            items=tuple(items),
+            titles=tuple(titles),
+            counts=(*self.counts, *[0] * more),
+            means=(*self.means, *[None] * more),
+            ids=ids,
+            weights=weights,
+            removed=frozenset(removed),
+        )
+        return made, np.array(changed, dtype=np.int64)
+
+    def search(self, text: str, limit: int, offset: int = 0) -> list[int]:
         """Positions of the items whose id or title contains the text, most frequent first."""
         wanted = text.casefold()
         found = [
             place
             for place, (item, title) in enumerate(zip(self.items, self.titles, strict=True))
-            if wanted in item.casefold() or (title is not None and wanted in title.casefold())
+            if (wanted in item.casefold() or (title is not None and wanted in title.casefold()))
+            and place not in self.removed
         ]
-        return sorted(found, key=lambda place: -self.counts[place])[:limit]
+        return sorted(found, key=lambda place: -self.counts[place])[offset : offset + limit]
 
     def with_titles(self, titles: Mapping[str, str]) -> "Catalogue":
         return replace(self, titles=tuple(titles.get(item) for item in self.items))

@@ -1,6 +1,7 @@
 """What the service answers: requests in, answers out, for one model on one store."""
 
 import bisect
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from resus.arrays import Array
+from resus.data.fields.values import spelled
 from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
 from resus.model.inference.parts import sigmoid
 from resus.serving.answers import Scored
+from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
 from resus.serving.live.user import LiveUser
 from resus.serving.live.users import Asked, LiveUsers
@@ -43,13 +46,54 @@ class Engine:
         self.store = store
         self.capacity = capacity
         self.live_users = LiveUsers(loaded, store, capacity=capacity)
+        self._changes: ItemChanges | None = None
+        self._refreshing = threading.Lock()
         self.shelf: Shelf | None = None
         if loaded.catalogue is not None and not loaded.config.predictor.score_column:  # else a row may have no score
             self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue)
 
+    def follow(self, changes: ItemChanges) -> None:
+        """Apply changes of items, those that are known now and those to come."""
+        self._changes = changes
+        self._refresh()
+
+    def change_item(self, change: ItemChange) -> None:
+        """Change an item, add one, or remove one; durable when this returns."""
+        loaded = self.loaded
+        if self._changes is None or loaded.catalogue is None:
+            raise DataError("this model has no catalogue: serve the folder that 'resus export' writes")
+        own = [name for name in loaded.catalogue.fields if name != loaded.item]
+        for name in change.fields:
+            if name not in own:
+                raise DataError(f"fields: {name!r} is not a field that describes an item: use {', '.join(own)}")
+        if len(change.model_dump_json()) > MAX_FEATURES_BYTES:
+            raise DataError(f"the item takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its title or its fields")
+        loaded.features.encode_rows([change.fields])  # what the model cannot read is not stored
+        self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
+        self._refresh()
+
+    def current(self) -> LoadedModel:
+        """The model with the items as they are now."""
+        self._refresh()
+        return self.loaded
+
+    def _refresh(self) -> None:
+        """Take in the changes of items that any worker has stored."""
+        if self._changes is None or self.loaded.catalogue is None or not self._changes.has_news():
+            return
+        with self._refreshing:
+            changes = latest(self._changes.news())
+            if not changes:
+                return
+            catalogue, changed = self.loaded.catalogue.updated(self.loaded.features, changes)
+            if self.shelf is not None:
+                self.shelf = self.shelf.updated(catalogue, changed)
+            self.loaded = self.live_users.loaded = replace(self.loaded, catalogue=catalogue)
+
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store all events of a batch, or none; they are durable when this returns."""
         check_times([event.time for event in events])
+        self._refresh()
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
         self.loaded.rows_of([event for _, event in batch])  # an event that the model cannot read is not stored
         statuses = self.store.add(batch)
@@ -60,6 +104,7 @@ class Engine:
 
     def score(self, request: PredictRequest) -> Scored:
         """The scores of a request's candidates, from which its answer is made."""
+        self._refresh()
         items, (crowd, encoded) = self._encoded(request)
         events, scores = self._ask(
             request,
@@ -72,6 +117,7 @@ class Engine:
 
     def recommend(self, request: RecommendRequest) -> RecommendAnswer:
         """The best items of the whole catalogue."""
+        self._refresh()
         loaded, shelf = self.loaded, self.shelf
         if shelf is None:
             raise DataError(_no_catalogue(loaded))

@@ -85,7 +85,7 @@ class LoadedModel:
 
     @property
     def catalogue_size(self) -> int:
-        return len(self.catalogue.items) if self.catalogue else 0
+        return len(self.catalogue.items) - len(self.catalogue.removed) if self.catalogue else 0
 
     @cached_property
     def field_names(self) -> frozenset[str]:
@@ -152,7 +152,7 @@ class LoadedModel:
             for field in self.features.fields
         ]
 
-    def search(self, query: str, limit: int) -> list[CatalogueItem]:
+    def search(self, query: str, limit: int, offset: int = 0) -> list[CatalogueItem]:
         """Items whose id or title contains the query."""
         catalogue = self.catalogue
         if catalogue is None:
@@ -164,7 +164,7 @@ class LoadedModel:
                 count=catalogue.counts[place],
                 mean=catalogue.means[place],
             )
-            for place in catalogue.search(query, limit)
+            for place in catalogue.search(query, limit, offset)
         ]
 
     def title_of(self, item: str) -> str | None:

@@ -15,6 +15,7 @@ from resus.serving.limits import (
     MAX_EVENTS,
     MAX_EXPLAINED,
     MAX_ID,
+    MAX_TEXT,
     BadValueError,
     checked_field_values,
 )
@@ -302,6 +303,18 @@ class CatalogueItem(Message):
     title: str | None
     count: int
     mean: float | None
+
+
+class ItemRequest(Message):
+    """What is new about an item. Fields that are left out stay as they are; of a new item they are unknown."""
+
+    title: str | None = Field(default=None, max_length=MAX_TEXT)
+    fields: FieldValues = Field(default_factory=dict)
+
+
+class Changed(Message):
+    item: str
+    status: Literal["stored", "removed"]
 
 
 class CatalogueAnswer(Message):

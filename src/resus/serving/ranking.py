@@ -15,6 +15,7 @@ from resus.serving.catalogue import Catalogue
 def matching(catalogue: Catalogue, features: FeatureMap, wanted: Mapping[str, Any]) -> Booleans:
     """`[n_items]`: which items have the wanted values in all of these fields."""
     found = np.ones(len(catalogue.items), dtype=np.bool_)
+    found[list(catalogue.removed)] = False
     for name, values in wanted.items():
         if name not in catalogue.fields:
             known = ", ".join(catalogue.fields)

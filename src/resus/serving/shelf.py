@@ -30,8 +30,16 @@ class Shelf:
     """Threads may share it."""
 
     def __init__(
-        self, model: Inference, features: FeatureMap, catalogue: Catalogue, *, context_bytes: int = CONTEXT_BYTES
+        self,
+        model: Inference,
+        features: FeatureMap,
+        catalogue: Catalogue,
+        *,
+        context_bytes: int = CONTEXT_BYTES,
+        before: "Shelf | None" = None,
+        changed: Integers | None = None,
     ) -> None:
+        """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different."""
         self._model, self._features, self.catalogue = model, features, catalogue
         self._of_item = catalogue.field_of >= 0  # [C]
         unknown = Rows(*features.encode_rows([{}]))
@@ -40,13 +48,20 @@ class Shelf:
         self._item_codes: Floats | None = None
         encoder = cast("AdditiveEncoder", model.encoder)
         if hasattr(encoder, "adds_up") and encoder.adds_up(self._of_item):
-            self._item_codes = encoder.part(Rows(self._ids, self._weights), self._of_item)
+            self._item_codes = self._coded(before, changed)
         self._contexts: OrderedDict[str, Context] = OrderedDict()  # least recently used first
         self._context_bytes, self._limit = 0, context_bytes
         self._lock = threading.Lock()
+        if before is not None and changed is not None:
+            self._take_over(before, changed)
 
     def __len__(self) -> int:
         return len(self.catalogue.items)
+
+    def updated(self, catalogue: Catalogue, changed: Integers) -> "Shelf":
+        """For a later state of the catalogue: only what depends on the changed items is computed again."""
+        limit = self._limit
+        return Shelf(self._model, self._features, catalogue, context_bytes=limit, before=self, changed=changed)
 
     def places(self, items: Sequence[str]) -> Integers:
         """The positions of items, `len(self)` for an unknown one."""
@@ -109,6 +124,28 @@ class Shelf:
             basis[tile] = both[:, 0]
             residual[tile] = live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
         return basis, residual
+
+    def _coded(self, before: "Shelf | None", changed: Integers | None) -> Floats:
+        """What the fields of the items give to their codes."""
+        part = cast("AdditiveEncoder", self._model.encoder).part
+        rows = Rows(self._ids, self._weights)
+        if before is None or changed is None or before._item_codes is None:
+            return part(rows, self._of_item)
+        old = before._item_codes
+        codes = np.empty((len(rows.ids), old.shape[1]), dtype=np.float32)
+        codes[: len(old) - 1], codes[-1] = old[:-1], old[-1]
+        codes[changed] = part(rows.take(changed), self._of_item)
+        return codes
+
+    def _take_over(self, before: "Shelf", changed: Integers) -> None:
+        """The contexts of an earlier shelf, without what they know of the changed items."""
+        with before._lock:
+            contexts = list(before._contexts.items())
+        for key, context in contexts:
+            kept = context.kept.without(changed, len(self) + 1)
+            self._contexts[key] = Context(key, context.row, context.code, kept)
+            self._contexts[key].accounted = kept.nbytes
+            self._context_bytes += kept.nbytes
 
     @cached_property
     def _prepared(self) -> Any:
@@ -217,6 +254,15 @@ class _Kept:
             self._slots[:items] = np.arange(1, items + 1)
             self._slots[items:] = 0
         return rows
+
+    def without(self, changed: Integers, items: int) -> "_Kept":
+        """The same for a larger number of items, without the changed ones and the one that stands for unknown items."""
+        kept = _Kept(items, self.width)
+        with self._lock:
+            kept._slots[: len(self._slots) - 1] = self._slots[:-1]
+            kept._slots[changed] = 0
+            kept._rows, kept._used = self._rows[: self._used].copy(), self._used
+        return kept
 
     def _add(self, places: Integers, rows: Floats) -> None:
         new = self._slots[places] == 0

@@ -41,13 +41,14 @@ def _converted(table: Any, where: str) -> pl.DataFrame:
     )
 
 
-def like(table: Any, result: pl.DataFrame) -> Any:
-    """`result` as the same kind of table as `table`."""
+def like(table: Any, result: pl.DataFrame, *, same_rows: bool = True) -> Any:
+    """`result` as the same kind of table as `table`; if it has the same rows, also with its index."""
     if isinstance(table, Mapping):
         return {name: result[name].to_numpy() for name in result.columns}
     if type(table).__module__.partition(".")[0] == "pandas":
         converted = result.to_pandas()
-        converted.index = table.index
+        if same_rows:
+            converted.index = table.index
         return converted
     if type(table).__module__.partition(".")[0] == "pyarrow":
         return result.to_arrow()

@@ -27,16 +27,19 @@ from resus.serving.http.hot import HotRoute
 from resus.serving.http.metrics import MeasuringMiddleware, Metrics
 from resus.serving.http.pages import add_pages
 from resus.serving.http.pools import Pool, PoolFullError
+from resus.serving.items import ItemChange, ItemChanges
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     Bounds,
     CatalogueAnswer,
+    Changed,
     Deleted,
     EventsAnswer,
     EventsRequest,
     Health,
     IdInPath,
+    ItemRequest,
     ModelAnswer,
     PredictAnswer,
     PredictRequest,
@@ -97,6 +100,9 @@ class Service:
         self.probing = Pool("probe", 1, waiting=MAX_IN_FLIGHT)
         self.reloads = Pool("reload", 1, waiting=MAX_IN_FLIGHT)
 
+    def item_changes(self) -> ItemChanges:
+        return ItemChanges(self._folder.with_name(f"{self._folder.name}.items.jsonl"))
+
     async def probe(self, work: Callable[[EventStore], Returned]) -> Returned:
         """Ask the store, but not for long."""
         try:
@@ -134,7 +140,9 @@ class Service:
                 self.metrics.reloads.labels("refused").inc()
                 log.warning("reload refused, %s stays in use: %s", old.loaded.sha256[:12], refusal)
                 raise refusal from None
-            self.engine = Engine(loaded, old.store, capacity=old.capacity)
+            new = Engine(loaded, old.store, capacity=old.capacity)
+            new.follow(self.item_changes())
+            self.engine = new
             self.metrics.reloads.labels("loaded").inc()
             log.info("reloaded %s %s", loaded.name, loaded.sha256[:12])
         if announce:
@@ -155,6 +163,7 @@ class Service:
 def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callable[[], None] = lambda: None) -> FastAPI:
     """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
     service = Service(engine, folder, announce=announce)
+    engine.follow(service.item_changes())
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -182,6 +191,7 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
     )
     _add_users(app, service)
     _add_model(app, service)
+    _add_items(app, service)
     _add_operations(app, service)
     add_pages(app)
     _add_refusals(app)
@@ -268,15 +278,6 @@ def _add_model(app: FastAPI, service: Service) -> None:
             raise HTTPException(409, without_places(str(error))) from None
         return Reloaded(name=loaded.name, sha256=loaded.sha256)
 
-    @app.get("/v1/catalogue", summary="Find items by id or title, most frequent first")
-    async def search_catalogue(
-        query: Annotated[str, Query(max_length=MAX_ID)] = "",
-        limit: Annotated[int, Query(ge=1, le=MAX_CANDIDATES)] = 20,
-    ) -> CatalogueAnswer:
-        loaded = service.engine.loaded
-        found = await service.scoring.run(lambda: loaded.search(query, limit))
-        return CatalogueAnswer(items=found, size=loaded.catalogue_size)
-
     @app.get("/v1/test-users/random", responses=UNKNOWN, summary="Read what a random test user did")
     def read_test_user() -> UserHistory:
         loaded = service.engine.loaded
@@ -292,6 +293,31 @@ def _add_model(app: FastAPI, service: Service) -> None:
         if results is None:
             raise HTTPException(404, "this model has no results yet: evaluate it with 'resus evaluate'")
         return ResultsAnswer.of(results)
+
+
+def _add_items(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/catalogue", summary="Find items by id or title, most frequent first")
+    async def search_catalogue(
+        query: Annotated[str, Query(max_length=MAX_ID)] = "",
+        limit: Annotated[int, Query(ge=1, le=MAX_CANDIDATES)] = 20,
+        offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    ) -> CatalogueAnswer:
+        def found() -> CatalogueAnswer:
+            loaded = service.engine.current()
+            return CatalogueAnswer(items=loaded.search(query, limit, offset), size=loaded.catalogue_size)
+
+        return await service.scoring.run(found)
+
+    @app.put("/v1/items/{item}", summary="Add an item, or change its title and fields")
+    async def put_item(item: IdInPath, request: ItemRequest) -> Changed:
+        change = ItemChange(item=item, **request.model_dump(exclude_unset=True))
+        await service.writing.run(lambda: service.engine.change_item(change))
+        return Changed(item=item, status="stored")
+
+    @app.delete("/v1/items/{item}", summary="Take an item out of the catalogue")
+    async def delete_item(item: IdInPath) -> Changed:
+        await service.writing.run(lambda: service.engine.change_item(ItemChange(item=item, removed=True)))
+        return Changed(item=item, status="removed")
 
 
 def _add_operations(app: FastAPI, service: Service) -> None:

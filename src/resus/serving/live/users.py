@@ -37,7 +37,7 @@ class LiveUsers:
     """Threads may share it. Other processes may change the store at any time."""
 
     def __init__(self, loaded: LoadedModel, store: EventStore, *, capacity: int, limit: int = LIVE_BYTES) -> None:
-        self._loaded = loaded
+        self.loaded = loaded
         self._store = store
         self._capacity = capacity
         self._limit = limit
@@ -56,7 +56,7 @@ class LiveUsers:
         version = self._store.version(user)
         if not version:
             self.drop(user)  # another process may have deleted the user
-            return (), question(self._loaded.live_user(self._capacity))
+            return (), question(self.loaded.live_user(self._capacity))
         cached = self._cached(user)
         with cached.lock:
             if cached.version != version:
@@ -79,7 +79,7 @@ class LiveUsers:
         with self._cache_lock:
             cached = self._cache.get(user)
             if cached is None:
-                cached = self._cache[user] = _Cached(self._loaded.live_user(self._capacity))
+                cached = self._cache[user] = _Cached(self.loaded.live_user(self._capacity))
             self._cache.move_to_end(user)
             return cached
 
@@ -112,17 +112,17 @@ class LiveUsers:
                     known[event.id] = old, text  # another event of the same id
             elif old.label != event.label:
                 corrected.append(event)
-        cached.live, cached.events, cached.version = self._loaded.live_user(self._capacity), (), 0  # if this fails
+        cached.live, cached.events, cached.version = self.loaded.live_user(self._capacity), (), 0  # if this fails
         cached.texts = ()
         if len(known) + len(come) <= FEW_CHANGES:
             for event_id in known:
                 live.forget(event_id)
             for event in come:
-                live.observe(event.id, self._loaded.rows_of([event]), event.label, event.time)
+                live.observe(event.id, self.loaded.rows_of([event]), event.label, event.time)
             for event in corrected:
                 live.correct(event.id, event.label)
         if live.events != tuple(event.id for event in record.events):
-            live = self._loaded.live_user(self._capacity, record.events)
+            live = self.loaded.live_user(self._capacity, record.events)
         cached.live, cached.events, cached.texts, cached.version = live, record.events, texts, record.version
 
 

@@ -1,0 +1,92 @@
+"""The best items of a catalogue for the users of a table, by the code of the service."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.values import as_text
+from resus.errors import DataError
+from resus.model.inference.model import Inference
+from resus.model.inference.parts import Rows, sigmoid
+from resus.scoring.scorer import SUPPORT, Scorer
+from resus.serving.catalogue import Catalogue
+from resus.serving.ranking import best_of, matching
+from resus.serving.shelf import Shelf
+
+
+def recommendations(
+    scorer: Scorer,
+    model: Inference,
+    catalogue: Catalogue,
+    support: pl.DataFrame,
+    *,
+    top: int,
+    exclude_seen: bool,
+    context: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+) -> pl.DataFrame:
+    """A row per user and item, the users in the order of the table, the best item first.
+
+    The fields that do not describe an item are those of the user's last event, unless `context` says otherwise.
+    """
+    features, shelf = scorer.features, Shelf(model, scorer.features, catalogue)
+    scorer.check(support.columns, [*support.columns])
+    users, labels = scorer.users(support, SUPPORT), scorer.labels(support).astype(np.float64)
+    rows = Rows(*scorer.encode(support, SUPPORT))
+    items = as_text(support[features.item]).to_list()
+    given = _given(features, catalogue, context)
+    allowed = matching(catalogue, features, wanted)
+    found = []
+    for user, numbers in _rows_by_user(users).items():
+        live = model.live_support()
+        live.fill(rows.take(numbers), labels[numbers])
+        last = _replaced(rows.take(numbers[-1:]), given)
+        basis, residual = shelf.score_all(live, shelf.context_of(last))
+        left = allowed.copy()
+        if exclude_seen:
+            seen = (catalogue.places.get(items[number], -1) for number in numbers)
+            left[[place for place in seen if place >= 0]] = False
+        best = best_of(basis + residual, left, top)
+        found.append(
+            pl.DataFrame(
+                {
+                    scorer.schema.user: [user] * len(best),
+                    "rank": np.arange(1, len(best) + 1),
+                    features.item: [catalogue.items[place] for place in best],
+                    "probability": sigmoid(basis[best] + residual[best]),
+                    "basis": basis[best],
+                    "residual": residual[best],
+                    "support": np.full(len(best), len(numbers)),
+                },
+                schema_overrides={scorer.schema.user: pl.String, features.item: pl.String},
+            )
+        )
+    if not found:
+        raise DataError("the support has no rows, so there is no user to recommend to: add the users' events")
+    return pl.concat(found)
+
+
+def _given(features: FeatureMap, catalogue: Catalogue, context: Mapping[str, Any]) -> list[tuple[slice, Rows]]:
+    """The columns that the context sets, and what they become."""
+    for name in context:
+        if name not in catalogue.context:
+            known = ", ".join(catalogue.context) or "there is none"
+            raise DataError(f"context: {name!r} is not a field of the situation: use {known}")
+    row = Rows(*features.encode_rows([context]))
+    return [(features.block(name).columns, row) for name in context]
+
+
+def _replaced(row: Rows, given: list[tuple[slice, Rows]]) -> Rows:
+    for columns, other in given:
+        row.ids[:, columns] = other.ids[:, columns]
+        if row.weights is not None and other.weights is not None:
+            row.weights[:, columns] = other.weights[:, columns]
+    return row
+
+
+def _rows_by_user(users: pl.Series) -> dict[str, Any]:
+    grouped = pl.DataFrame({"user": users}).with_row_index("row").group_by("user", maintain_order=True).agg("row")
+    return {user: rows.to_numpy().astype("int64") for user, rows in zip(grouped["user"], grouped["row"], strict=True)}
