@@ -21,7 +21,8 @@ from resus.serving.store.slots import APPLICATION, FORMAT, PAGE, DamagedError, S
 WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
 CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
-RESERVE_BYTES = 4 << 20  # of disk that only deletions use
+RESERVE_BYTES = 4 << 20  # of disk that only deletions use, or an eighth of what is free
+LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
 DAMAGED = "it is damaged; stop the service and run 'resus store check'"
@@ -107,8 +108,7 @@ class SqliteStore:
         """Write as an event would be written, unless something was written within `CHECK_SECONDS`."""
         with self._in_one_sentence():
             self._check_files()
-        space = os.statvfs(self._path.parent)
-        if space.f_bavail * space.f_frsize < PAGE * 64:
+        if self._free_bytes() < LEAST_BYTES:
             raise self._error(FULL)
         if time.monotonic() - self._written_at > CHECK_SECONDS:
             self._write(lambda: self._writer.execute("UPDATE latest SET version = version").rowcount)
@@ -121,6 +121,8 @@ class SqliteStore:
 
         with self._in_one_sentence():
             self._group.alone(close)
+        with contextlib.suppress(OSError):
+            self._reserved.unlink()
 
     def _write(self, work: Callable[[], Returned], *, reserved: bool = False) -> Returned:
         """What `work` returns, once it is durable. With `reserved`, it may use the disk that is reserved."""
@@ -223,15 +225,18 @@ class SqliteStore:
         return self._path.with_name(f".{self._path.name}.reserve")
 
     def _reserve(self) -> None:
-        """Reserve disk for deletions, if there is enough."""
+        """Reserve disk for deletions, if there is any."""
         with contextlib.suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            handle = os.open(self._reserved, flags, 0o600)
+            handle = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                if os.fstat(handle).st_size < RESERVE_BYTES:
-                    os.posix_fallocate(handle, 0, RESERVE_BYTES)
+                if not os.fstat(handle).st_size:
+                    os.posix_fallocate(handle, 0, min(RESERVE_BYTES, self._free_bytes() // 8))
             finally:
                 os.close(handle)
+
+    def _free_bytes(self) -> int:
+        space = os.statvfs(self._path.parent)
+        return space.f_bavail * space.f_frsize
 
     def _connection(self, wait: float = WAIT_SECONDS) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=wait, isolation_level=None, check_same_thread=False)
