@@ -24,7 +24,7 @@ from resus.model.predictors.average import build_for_state
 from resus.tensor_files import parse_tensors, save_tensors
 from resus.version import __version__
 
-__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "rebuild"]
+__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "rebuild"]
 
 WEIGHTS = "model.safetensors"
 _HISTORY = TypeAdapter(list[EpochRecord])
@@ -94,6 +94,15 @@ class Artifact:
         content = folder.read(WEIGHTS, limit=_weight_limit(config, features))
         tensors, _ = parse_tensors(content, folder.path / WEIGHTS)
         return cls(config, features, tensors, log, history)
+
+
+def history_of(folder: CheckedFolder) -> History:
+    """How training went, without the weights."""
+    try:
+        Config.model_validate(folder.facts["config"])
+        return _HISTORY.validate_python(folder.facts["history"])
+    except (KeyError, ValidationError):
+        raise ArtifactError(f"{folder.path / FACTS} is of another version of resus: train again") from None
 
 
 def rebuild(artifact: Artifact) -> Personalizer:
