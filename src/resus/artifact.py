@@ -24,7 +24,7 @@ from resus.version import __version__
 if TYPE_CHECKING:
     from resus.model.personalizer import Personalizer
 
-__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "inference", "rebuild"]
+__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
 
 WEIGHTS = "model.safetensors"
 _HISTORY = TypeAdapter(list[EpochRecord])
@@ -86,6 +86,15 @@ class Artifact:
             raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
         weights, _ = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
         return cls(config, features, weights, log, history)
+
+
+def history_of(folder: CheckedFolder) -> History:
+    """How training went, without the weights."""
+    try:
+        Config.model_validate(folder.facts["config"])
+        return _HISTORY.validate_python(folder.facts["history"])
+    except (KeyError, ValidationError):
+        raise ArtifactError(f"{folder.path / FACTS} is of another version of resus: train again") from None
 
 
 def inference(artifact: Artifact) -> Inference:

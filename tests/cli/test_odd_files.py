@@ -145,3 +145,20 @@ def test_a_parquet_file_of_more_rows_than_memory_is_refused(folder: Path, monkey
     monkeypatch.setattr("resus.data.readers.tables.memory_bytes", lambda: 100)
     words = ("prepare", "events.parquet", "--schema", "schema.yaml", "--out", "new")
     assert "rows do not fit in memory" in refused_here(*words, cwd=folder)
+
+
+@pytest.mark.parametrize("name", ["catalogue.arrow", "model.safetensors", "test-users.json", "artifact.json"])
+def test_a_flipped_bit_in_an_export_stops_the_start(exported: Path, tmp_path: Path, name: str) -> None:
+    shutil.copytree(exported, tmp_path / "export")
+    content = bytearray((tmp_path / "export" / name).read_bytes())
+    content[len(content) // 2] ^= 2
+    (tmp_path / "export" / name).write_bytes(content)
+    assert f"export/{name}" in refused_here("serve", "export", "--port", "0", cwd=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["export"]
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "{}", '{"format": 2, "resus": "1", "history": 3}', "{"])
+def test_a_report_of_bent_facts_is_one_sentence(folder: Path, content: str) -> None:
+    succeed_here("evaluate", "run", "--data", "log", "--draws", "0", cwd=folder)
+    (folder / "run" / "artifact.json").write_text(content)
+    assert "artifact.json" in refused_here("report", "run", cwd=folder)
