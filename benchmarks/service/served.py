@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -14,9 +15,9 @@ from typing import Any
 
 from benchmarks.published import published_log
 
-RESUS = Path(sys.executable).with_name("resus")
 EXPORT = Path("runs/benchmarks/service")
-LEARNERS = ("ridge", "nearest")
+ROOT = Path(__file__).parents[2]
+LEARNERS = ("plus", "ridge")
 ANSWER_SECONDS = 120
 
 
@@ -35,18 +36,37 @@ class Served:
         return peak, now
 
 
-def exported(learner: str) -> Path:
-    """An export, made once. One epoch per stage is enough: the time of a score does not depend on its quality."""
-    folder = EXPORT / learner
+def exported(learner: str, *, source: Path = ROOT) -> Path:
+    """An export, made once. One epoch per stage is enough: the time of a score does not depend on its quality.
+
+    `source` is the checkout that makes it, because another one may write other files.
+    """
+    home = EXPORT if source == ROOT else EXPORT / _commit(source)
+    folder = home / learner
     if folder.is_dir():
         return folder
     log, _ = published_log("ml-1m")
-    run = EXPORT / f"{learner}-run"
-    short = ["--set", "predictor.epochs=1", "--set", "training.epochs=1"]
-    command = [RESUS, "train", log, "--learner", learner, "--out", run, *short]
-    for words in (command, [RESUS, "export", run, "--data", log, "--out", folder]):
-        subprocess.run([str(word) for word in words], check=True)
+    run = home / f"{learner}-run"
+    stage = "encoder" if learner == "plus" else "training"
+    short = ["--set", "predictor.epochs=1", "--set", f"{stage}.epochs=1"]
+    command = ["train", log, "--learner", learner, "--out", run, *short]
+    for words in (command, ["export", run, "--data", log, "--out", folder]):
+        subprocess.run(_resus(*words), env=_environment(source), check=True)
     return folder
+
+
+def _resus(*words: object) -> list[str]:
+    return [sys.executable, "-m", "resus", *map(str, words)]
+
+
+def _environment(source: Path) -> dict[str, str]:
+    """In which Python imports the package of a checkout."""
+    return {**os.environ, "PYTHONPATH": str(source / "src")}
+
+
+def _commit(source: Path) -> str:
+    command = ["git", "-C", str(source), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def items_of(address: str, count: int) -> list[str]:
@@ -63,10 +83,13 @@ def ask(address: str, path: str, body: Any = None, *, method: str | None = None)
 
 
 @contextlib.contextmanager
-def served(run: Path, store: str, *, workers: int = 1, port: int = 0, log: int | None = None) -> Iterator[Served]:
-    """`resus serve` once it is ready, until the block ends or it is killed."""
-    words = [RESUS, "serve", run, "--store", store, "--workers", workers, "--port", port]
-    process = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=log, text=True)
+def served(
+    run: Path, store: str, *, workers: int = 1, port: int = 0, log: int | None = None, source: Path = ROOT
+) -> Iterator[Served]:
+    """`resus serve` of a checkout once it is ready, until the block ends or it is killed."""
+    words = _resus("serve", run, "--store", store, "--workers", workers, "--port", port)
+    environment = _environment(source)
+    process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
     try:
         said = process.stdout.readline()
