@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from planted_models import events, log_of, tiny
 from pydantic import ValidationError
 from service_fixtures import CAPACITY
-from service_process import InProcess, event, in_process, post, predict, refused
+from service_process import InProcess, event, in_process, post, predict, refused, sealed
 
 from resus.data.split import split_users
 from resus.errors import DataError
-from resus.serving.catalogue import Catalogue
+from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.http.app import build_app
 from resus.serving.http.guard import REQUEST_BYTES, Access
@@ -137,7 +137,7 @@ def test_a_score_that_belongs_to_the_item_comes_from_the_catalogue(tmp_path: Pat
     log = log_of(events())
     tiny(predictor="logits:price").fit(log, folder=tmp_path / "run")
     Catalogue.of(log, split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=1)).save(tmp_path / "run")
-    loaded = LoadedModel.load(tmp_path / "run")
+    loaded = LoadedModel.load(sealed(tmp_path / "run", CATALOGUE))
     assert loaded.score is None
     engine = Engine(loaded, open_store(str(tmp_path / "events"), capacity=CAPACITY))
     answers = engine.predict(PredictRequest(events=[InlineEvent(label=1, item="3")], items=["2", "4"])).answers

@@ -14,7 +14,7 @@ import torch
 from extending.metric import ACCURACY
 from planted_models import events
 from service_fixtures import CAPACITY
-from service_process import PATIENCE, InProcess, event, in_process, post, predict, refused
+from service_process import PATIENCE, InProcess, event, in_process, post, predict, refused, sealed
 
 from resus import Resus
 from resus.evaluation.metrics import METRICS
@@ -121,6 +121,7 @@ def test_results_are_those_of_the_artifact_and_say_how_to_show_each_metric(
 def test_a_run_that_was_not_exported_says_what_is_missing(served_run: Path, tmp_path: Path) -> None:
     for name in ("catalogue.arrow", "test-users.json", "results.json"):
         (served_run / name).unlink()
+    sealed(served_run)
     engine = Engine(LoadedModel.load(served_run), open_store(str(tmp_path / "events"), capacity=CAPACITY))
     with in_process(build_app(engine, served_run, Access("localhost", None))) as client:
         assert client.get("/v1/model").json()["catalogue"] == 0
