@@ -44,7 +44,7 @@ def make_export(folder: Path, *, learner: str = "ridge", seed: int = 1) -> Path:
 def sealed(folder: Path, *more: str) -> Path:
     """Let the facts of a folder describe its files as they are now, and `more` files."""
     opened = CheckedFolder.open(folder)
-    write_facts(folder, opened.facts, {*opened.files, *more})
+    write_facts(folder, opened.facts, {name for name in (*opened.files, *more) if (folder / name).is_file()})
     return folder
 
 

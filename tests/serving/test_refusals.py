@@ -138,8 +138,7 @@ def test_a_score_that_belongs_to_the_item_comes_from_the_catalogue(tmp_path: Pat
     log = log_of(events())
     tiny(predictor="logits:price").fit(log, folder=tmp_path / "run")
     Catalogue.of(log, split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=1)).save(tmp_path / "run")
-    sealed(tmp_path / "run", CATALOGUE)
-    loaded = LoadedModel.load(tmp_path / "run")
+    loaded = LoadedModel.load(sealed(tmp_path / "run", CATALOGUE))
     assert loaded.score is None
     engine = Engine(loaded, open_store(str(tmp_path / "events"), capacity=CAPACITY))
     answers = engine.predict(PredictRequest(events=[InlineEvent(label=1, item="3")], items=["2", "4"])).answers

@@ -16,7 +16,7 @@ from service_process import InProcess, event, in_process, post, predict, sealed,
 
 from resus import TableSchema, build_log
 from resus.artifact import FACTS, Artifact, inference
-from resus.checked_folder import CheckedFolder, write_facts
+from resus.checked_folder import CheckedFolder
 from resus.errors import ArtifactError
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
@@ -130,8 +130,8 @@ def flip(served_run: Path, name: str) -> None:
 
 
 def drop_catalogue(served_run: Path) -> None:
-    opened = CheckedFolder.open(served_run)
-    write_facts(served_run, opened.facts, set(opened.files) - {CATALOGUE})
+    (served_run / CATALOGUE).unlink()
+    sealed(served_run)
 
 
 def read_other_fields(served_run: Path) -> None:
