@@ -45,8 +45,10 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.proving --training-users 500
 	$(BIN)/python -m benchmarks.long_users
 	$(BIN)/python -m benchmarks.service.load
+	$(BIN)/python -m benchmarks.service.events
 	$(BIN)/python -m benchmarks.service.kills
 	$(BIN)/python -m benchmarks.service.fuzz
+	$(BIN)/python -m benchmarks.service.chaos
 	$(BIN)/python -m benchmarks.scale
 
 clean:

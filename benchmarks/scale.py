@@ -132,7 +132,7 @@ def _rows_per_second(log: InteractionLog, steps: int) -> float:
     return (steps - steps // 10) * batches.shape[1] / (time.perf_counter() - began)
 
 
-def store(users: int = 500, events: int = 50) -> dict[str, Any]:
+def store(users: int = 5000, events: int = 50) -> dict[str, Any]:
     """Bytes per event in a SQLite store, for events with the item and the placement of Taobao."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.sqlite"

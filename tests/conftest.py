@@ -54,11 +54,13 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 64 kB in the folder `disk`. CI runs as root and must be able to mount it."""
+def tiny_disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A file system in the folder `disk`, of 64 kB or the size in an indirect parameter. CI runs as root and must be
+    able to mount it."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    size = getattr(request, "param", "64k")
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         say = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         say("mounting a tiny disk needs root")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -56,6 +57,16 @@ class RedisProcess:
     def empty(self) -> None:
         with redis.Redis(port=self._port) as client:
             client.flushall()
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """It hangs for a while: connections stay open, and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         if self._process is not None:

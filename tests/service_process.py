@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -44,7 +44,7 @@ def make_export(folder: Path, *, learner: str = "ridge", seed: int = 1) -> Path:
 def sealed(folder: Path, *more: str) -> Path:
     """Let the facts of a folder describe its files as they are now, and `more` files."""
     opened = CheckedFolder.open(folder)
-    write_facts(folder, opened.facts, {*opened.files, *more})
+    write_facts(folder, opened.facts, {name for name in (*opened.files, *more) if (folder / name).is_file()})
     return folder
 
 
@@ -172,10 +172,14 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(
-    run: Path, *options: object, token: str | None = None, early: signal.Signals | None = None
+    run: Path,
+    *options: object,
+    token: str | None = None,
+    early: signal.Signals | None = None,
+    command: Sequence[str] = COMMAND,
 ) -> Iterator[Serving]:
     """`resus serve` on a free port, once it is ready; it gets the signal `early` before."""
-    words = [*COMMAND, "serve", run, "--port", 0, *options]
+    words = [*command, "serve", run, "--port", 0, *options]
     with tempfile.TemporaryFile("w+") as errors, httpx.Client(timeout=PATIENCE) as client:
         without_token = {name: value for name, value in environment().items() if name != "RESUS_TOKEN"}
         process = subprocess.Popen(

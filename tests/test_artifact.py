@@ -112,6 +112,78 @@ def test_a_key_that_this_version_does_not_take_is_named(folder: Path, section: s
     assert told in said
 
 
+def bend(folder: Path, place: str, value: object) -> None:
+    """Write another value at a dotted place of the facts, and let the hashes fit."""
+    facts = json.loads(json.dumps(dict(CheckedFolder.open(folder).facts)))
+    *sections, last = (int(part) if part.isdigit() else part for part in place.split("."))
+    section = facts
+    for part in sections:
+        section = section[part]
+    section[last] = value
+    write_facts(folder, facts, [WEIGHTS])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        ("config.encoder.embedding_dim", 10**6, "'encoder.embedding_dim' is 1000000"),
+        ("config.predictor.embedding_dim", 4096, "do not fit its settings (encoder.deep.0.weight is [8, 16], not ["),
+        ("config.encoder.embedding_dim", 4096, "do not fit its settings (encoder.deep.0.weight is [8, 16], not ["),
+        (
+            "config.encoder.hidden_units",
+            [16384] * 100,
+            "do not fit its settings (encoder.deep.0.bias is [8], not [16384])",
+        ),
+        ("config.encoder.hidden_units", [8] * 10**5, "'encoder.hidden_units' is [8, 8, 8, 8, 8, 8, ...]"),
+        ("config.evaluation.max_size", 10**9, "'evaluation.max_size' is 1000000000"),
+        ("config.evaluation.max_size", 7, "do not fit its settings (fusion.scale is [6], not [7])"),
+        ("config.learner.kind", "nearest", "learner"),
+    ],
+)
+def test_settings_of_other_sizes_than_the_weights_are_refused(
+    folder: Path, place: str, value: object, told: str
+) -> None:
+    bend(folder, place, value)
+    assert told in refused_in_words(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "told"),
+    [
+        ("features", 3, "the features have no fields or no item"),
+        ("features.fields", {}, "the features have no fields or no item"),
+        ("features.fields", [], "the names of the features are not those of the fields"),
+        ("features.item", "colour", "the names of the features are not those of the fields"),
+        ("features.fields.0.kind", "decade", "'item' is of the unknown kind 'decade'"),
+        ("features.fields.0.kind", ["numeric"], "of the unknown kind ['numeric']"),
+        ("features.fields.0.name", 7, "name of the feature 7"),
+        ("features.fields.0.values", "1234", "values of the feature 'item'"),
+        ("features.fields.0.values.3", None, "values.3 of the feature 'item'"),
+        ("features.fields.0.values", ["1"], "do not fit its settings"),
+        ("features.fields.2.scale", 0, "scale of the feature 'price'"),
+        ("features.fields.3.slots", 10**9, "slots of the feature 'tags'"),
+        ("history", [{"stage": 1}], "'0.stage' is 1"),
+        ("history", None, "another version"),
+        ("log", [], "another version"),
+        ("log.table", {"user": "u"}, "another version"),
+        ("config", None, "another version"),
+    ],
+)
+def test_bent_facts_are_one_sentence(folder: Path, place: str, value: object, told: str) -> None:
+    bend(folder, place, value)
+    assert told in refused_in_words(folder)
+
+
+def refused_in_words(folder: Path) -> str:
+    with pytest.raises(ArtifactError) as caught:
+        load(folder)
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.endswith("train again")
+    assert len(said) < 1000
+    return said
+
+
 def test_a_reformatted_file_is_accepted(folder: Path, saved: Path, log: InteractionLog) -> None:
     facts = json.loads((folder / FACTS).read_text())
     (folder / FACTS).write_text(json.dumps(facts, indent=None, sort_keys=True))

@@ -28,7 +28,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
 from resus.episodes.prefixes import OrderedUsers
 
-OTHER_PARTS = ("bias", "taste", "choices", "context", "common", "scale")  # than matches
+OTHER_PARTS = ("bias", "taste", "choices", "context", "common", "scale", "trust", "sizes")  # than matches
 JOINT: dict[str, Any] = {"settings": {"predictor.pretrain": False}}
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "RESUS-RR": {},

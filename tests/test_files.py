@@ -269,3 +269,18 @@ def test_a_lock_is_exclusive_and_ends_with_its_process(tmp_path: Path) -> None:
         holder.wait()
     with locked(path, wait=False) as mine:
         assert mine
+
+
+def test_a_lock_is_neither_emptied_nor_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("years of work")
+    (tmp_path / "lock").write_text("kept")
+    with locked(tmp_path / "lock") as alone, locked(tmp_path / "lock", wait=False) as second:
+        assert (alone, second) == (True, False)
+    assert (tmp_path / "lock").read_text() == "kept"
+    (tmp_path / "link").symlink_to("precious")
+    with (
+        pytest.raises(StorageError, match=r"cannot write .*link: too many levels of symbolic links"),
+        locked(tmp_path / "link"),
+    ):
+        pytest.fail("it is a link")
+    assert (tmp_path / "precious").read_text() == "years of work"

@@ -12,7 +12,7 @@ import resus
 LAYERS = (
     ("errors", "version", "progress", "arrays", "randomness", "checking", "history"),
     ("files",),
-    ("tensor_files", "checked_folder"),
+    ("tensor_files", "arrow_files", "checked_folder"),
     ("data",),
     ("external",),
     ("episodes",),

@@ -1,8 +1,9 @@
 """No request makes the service fail or use more memory.
 
-    python -m benchmarks.service.fuzz            10,000 mangled requests, then Schemathesis on the OpenAPI description
+    python -m benchmarks.service.fuzz            10,000 mangled requests, attacks on connections, then Schemathesis
 
 A mangled request is a good one with some values replaced, bytes changed, or another address. A fifth stays good.
+Schemathesis reads the OpenAPI description.
 """
 
 import argparse
@@ -19,10 +20,12 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
+from benchmarks.service.attacks import attack_all
 from benchmarks.service.served import Served, exported, items_of, served
 
 REQUESTS, WARM_UP, EXAMPLES = 10_000, 2_000, 100
 GROWTH_BYTES = 16 * 2**20  # an allocator may keep as much; 8,000 leaks of 4 KiB would be twice as much
+LOG_LINES = 10_000  # an hour of different lines
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 PATHS = (
     "/",
@@ -90,14 +93,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--requests", type=int, default=REQUESTS)
     parser.add_argument("--examples", type=int, default=EXAMPLES, help="examples of Schemathesis per route")
+    parser.add_argument("--run", type=Path, help="serve this export instead of one of MovieLens-1M")
     asked = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        served(exported("ridge"), f"{folder}/events.sqlite", log=subprocess.DEVNULL) as service,
-    ):
-        _fuzz(service, asked.requests)
-        _schemathesis(service, asked.examples, folder)
-        assert service.process.poll() is None
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log:
+        with served(asked.run or exported("ridge"), f"{folder}/events.sqlite", log=log.fileno()) as service:
+            _fuzz(service, asked.requests)
+            attack_all(service, console)
+            _schemathesis(service, asked.examples, folder)
+            assert service.process.poll() is None
+        log.seek(0)
+        lines = len(log.readlines())
+        console.print(f"{lines:,} lines in the log")
+        if lines > LOG_LINES:
+            raise SystemExit(f"the log has {lines:,} lines")
 
 
 def _fuzz(service: Served, requests: int) -> None:

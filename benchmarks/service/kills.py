@@ -12,7 +12,6 @@ import http.client
 import os
 import random
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -24,7 +23,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.service.served import ask, exported, items_of, served
+from benchmarks.service.served import ask, exported, free_port, items_of, served, serves, workers_of
 
 KILLS, WORKERS, CLIENTS, BATCH, PER_USER = 20, 2, 4, 3, 60
 DURABLE = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
@@ -84,7 +83,7 @@ def main() -> None:
     kills = parser.parse_args().kills
     run = exported("ridge")
     for victim in ("server", "worker"):
-        with tempfile.TemporaryDirectory() as folder, _redis(folder) as redis:
+        with tempfile.TemporaryDirectory() as folder, durable_redis(folder) as (redis, _):
             for store in (f"{folder}/{victim}.sqlite", redis):
                 began = time.perf_counter()
                 events, repeated = (_server_killed if victim == "server" else _worker_killed)(run, store, kills)
@@ -97,7 +96,7 @@ def main() -> None:
 
 def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
     """Kill the only process of the service, and start it again on the same port."""
-    chance, port, clients = random.Random(1), _free_port(), list[Client]()
+    chance, port, clients = random.Random(1), free_port(), list[Client]()
     for _ in range(kills):
         with served(run, store, port=port) as service:
             clients = clients or _started(service.address)
@@ -115,9 +114,9 @@ def _worker_killed(run: Path, store: str, kills: int) -> tuple[int, int]:
         for _ in range(kills):
             _wait_for_load(service.process.pid, clients)
             time.sleep(chance.uniform(0.2, 1.0))
-            workers = _workers_of(service.process.pid)
+            workers = workers_of(service.process.pid)
             os.kill(chance.choice(workers), signal.SIGKILL)
-            while not set(_workers_of(service.process.pid)) - set(workers):
+            while not set(workers_of(service.process.pid)) - set(workers):
                 time.sleep(0.05)
         return _stopped(clients)
 
@@ -143,7 +142,7 @@ def _stopped(clients: list[Client]) -> tuple[int, int]:
 
 def _wait_for_load(supervisor: int, clients: list[Client]) -> None:
     """Wait until every worker answers and every client got an answer since."""
-    while sum(map(_serves, _workers_of(supervisor))) < WORKERS:
+    while sum(map(serves, workers_of(supervisor))) < WORKERS:
         time.sleep(0.05)
     for client in clients:
         _wait_for_an_answer(client)
@@ -157,40 +156,16 @@ def _wait_for_an_answer(client: Client) -> None:
         time.sleep(0.01)
 
 
-def _serves(worker: int) -> bool:
-    """A worker handles SIGHUP as soon as it answers."""
-    status = Path(f"/proc/{worker}/status").read_text(encoding="ascii")
-    caught = int(status.split("SigCgt:")[1].split()[0], 16)
-    return bool(caught >> (signal.SIGHUP - 1) & 1)
-
-
-def _workers_of(process: int) -> list[int]:
-    children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()
-    return [int(child) for child in children if b"spawn_main" in _words_of(child)]
-
-
-def _words_of(process: str) -> bytes:
-    try:
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    except OSError:  # it has just ended
-        return b""
-
-
 @contextlib.contextmanager
-def _redis(folder: str) -> Iterator[str]:
-    port = _free_port()
+def durable_redis(folder: str) -> Iterator[tuple[str, int]]:
+    """The address and the process id of a Redis that syncs each command to disk before it answers."""
+    port = free_port()
     words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, *DURABLE]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
         try:
-            yield f"redis://127.0.0.1:{port}/0"
+            yield f"redis://127.0.0.1:{port}/0", process.pid
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -72,10 +74,10 @@ def items_of(address: str, count: int) -> list[str]:
     return [item["item"] for item in ask(address, f"/v1/catalogue?limit={count}")["items"]]
 
 
-def ask(address: str, path: str, body: Any = None) -> Any:
-    """The answer to a GET, or to a POST if there is a body. Any status but 200 raises an exception."""
+def ask(address: str, path: str, body: Any = None, *, method: str | None = None) -> Any:
+    """The answer to a GET, to a POST if there is a body, or to `method`. Any status but 200 raises an exception."""
     sent = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(address + path, sent, {"Content-Type": "application/json"})
+    request = urllib.request.Request(address + path, sent, {"Content-Type": "application/json"}, method=method)
     with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
         return json.load(answer)
 
@@ -101,3 +103,28 @@ def served(
             process.terminate()
         process.wait(ANSWER_SECONDS)
         process.stdout.close()
+
+
+def serves(worker: int) -> bool:
+    """A worker handles SIGHUP as soon as it answers."""
+    status = Path(f"/proc/{worker}/status").read_text(encoding="ascii")
+    caught = int(status.split("SigCgt:")[1].split()[0], 16)
+    return bool(caught >> (signal.SIGHUP - 1) & 1)
+
+
+def workers_of(process: int) -> list[int]:
+    children = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii").split()
+    return [int(child) for child in children if b"spawn_main" in _words_of(child)]
+
+
+def _words_of(process: str) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:  # it has just ended
+        return b""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -4,13 +4,13 @@ import platform
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from resus.arrays import Array
 from resus.checked_folder import FACTS, CheckedFolder, write_facts
-from resus.checking import Settings, sentence_of
+from resus.checking import Settings, on_one_line, sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.manifest import ScoreFacts
@@ -24,9 +24,10 @@ from resus.version import __version__
 if TYPE_CHECKING:
     from resus.model.personalizer import Personalizer
 
-__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "inference", "rebuild"]
+__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
 
 WEIGHTS = "model.safetensors"
+_HISTORY = TypeAdapter(list[EpochRecord])
 
 
 class TrainingLogFacts(Settings):
@@ -75,20 +76,32 @@ class Artifact:
         path, facts = folder.path / FACTS, folder.facts
         try:
             config, log = Config.model_validate(facts["config"]), TrainingLogFacts.model_validate(facts["log"])
+            features = FeatureMap.from_json(facts["features"])
+            history = _HISTORY.validate_python(facts["history"])
         except ValidationError as error:
             raise ArtifactError(
                 f"{path} is of another version of resus ({sentence_of(error, Config)}): train again"
             ) from None
-        history = [EpochRecord(**record) for record in facts["history"]]
+        except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
         weights, _ = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
-        return cls(config, FeatureMap.from_json(facts["features"]), weights, log, history)
+        return cls(config, features, weights, log, history)
+
+
+def history_of(folder: CheckedFolder) -> History:
+    """How training went, without the weights."""
+    try:
+        Config.model_validate(folder.facts["config"])
+        return _HISTORY.validate_python(folder.facts["history"])
+    except (KeyError, ValidationError):
+        raise ArtifactError(f"{folder.path / FACTS} is of another version of resus: train again") from None
 
 
 def inference(artifact: Artifact) -> Inference:
     """The model for live users, without torch if each of its parts can do without."""
     try:
         found = Inference.of(artifact.config, artifact.features, artifact.weights)
-    except (KeyError, IndexError, ValueError) as error:
+    except (KeyError, IndexError, ValueError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
     if found is not None:
@@ -100,24 +113,6 @@ def inference(artifact: Artifact) -> Inference:
 
 def rebuild(artifact: Artifact) -> "Personalizer":
     """The model in torch, as it was trained."""
-    import torch
+    from resus.model.restore import restored
 
-    from resus.model.build import build_personalizer
-    from resus.model.predictors.average import build_for_state
-
-    tensors = {name: torch.from_numpy(array) for name, array in artifact.weights.items()}
-    state = _part(tensors, "predictor")
-    predictor = build_for_state(artifact.config.predictor, artifact.features, state)
-    model = build_personalizer(artifact.config, artifact.features, predictor)
-    try:
-        predictor.load_state_dict(state)
-        model.load_state_dict(_part(tensors, "model"))
-    except RuntimeError as error:
-        reason = str(error).splitlines()[-1].strip()
-        raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
-    return model.eval()
-
-
-def _part(tensors: dict[str, Any], name: str) -> dict[str, Any]:
-    prefix = f"{name}."
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+    return restored(artifact.config, artifact.features, artifact.weights)

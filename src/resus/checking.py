@@ -1,6 +1,7 @@
 """Settings: frozen, strict, chosen by `kind` where there are several, and every mistake in one sentence."""
 
 import difflib
+import reprlib
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -11,6 +12,9 @@ from resus.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", bound="Settings")
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+MOST_FINDINGS = 12  # in one sentence
 CLOSE = 0.75  # similarity from which a known key is suggested for a wrong one
 
 
@@ -163,7 +167,7 @@ def checked(model: type[Model], values: Mapping[str, Any]) -> Model:
 
 
 def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
-    """All findings of one validation, together."""
+    """The findings of one validation, together."""
     findings: list[str] = []
     unknown: list[str] = []
     for finding in error.errors():
@@ -177,8 +181,15 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
             findings.append(str(finding["ctx"]["error"]))
         else:
             message = finding["msg"][:1].lower() + finding["msg"][1:]
-            findings.append(f"'{key}' is {finding['input']!r}: {message}")
-    return "; ".join([*findings, *unknown_keys(unknown, known_keys(model))])
+            findings.append(f"'{key}' is {shortened(finding['input'])}: {message}")
+    findings += unknown_keys(unknown, known_keys(model))
+    more = [f"and {len(findings) - MOST_FINDINGS:,} more"] if len(findings) > MOST_FINDINGS else []
+    return "; ".join(findings[:MOST_FINDINGS] + more)
+
+
+def shortened(value: object) -> str:
+    """A value as it is written in Python, or the beginning and the end of it."""
+    return _SHORT.repr(value)
 
 
 def on_one_line(error: Exception) -> str:

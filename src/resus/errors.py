@@ -6,7 +6,7 @@ ResusError
 │   └── DownloadError    a publisher's file could not be fetched or does not match its checksum
 ├── ConfigError      an unknown or impossible setting
 ├── ArtifactError    a run folder or prepared log is missing, incomplete or of another kind
-├── StorageError     the disk refused a write (full, read-only)
+├── StorageError     the disk or a store refused a write (full, read-only, gone)
 └── TrainingError    training cannot continue (nothing to learn from, or a loss that is not finite)
 
 Each message is one sentence: what is wrong, where, and what to do. The command line prints it and exits with 2.
@@ -43,7 +43,11 @@ class ArtifactError(ResusError):
 
 
 class StorageError(ResusError):
-    """The disk refused a write."""
+    """The disk refused a write. `public` says so without a path or an address, for answers of the service."""
+
+    def __init__(self, message: str, *, public: str | None = None) -> None:
+        super().__init__(message)
+        self.public = public
 
 
 class TrainingError(ResusError):

@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import yaml
+
 from resus.errors import ArtifactError, StorageError
 
 MAX_JSON_BYTES = 1 << 29  # the features of 16 million values take less
+MAX_YAML_BYTES = 1 << 20
+MAX_YAML_VALUES = 100_000
 _BLOCK = 1 << 20
 _KINDS = {
     stat.S_IFIFO: "a named pipe",
@@ -31,6 +35,7 @@ _WRITE_REFUSED = {
     errno.EEXIST,
     errno.EFBIG,
     errno.EISDIR,
+    errno.ELOOP,
     errno.ENAMETOOLONG,
     errno.ENOSPC,
     errno.ENOTDIR,
@@ -61,8 +66,9 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
 
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.open("w")
-    with lock:
+        # neither emptied nor followed: a link in its place may lead to a file of another kind
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "rb+", buffering=0) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
@@ -127,6 +133,31 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise ArtifactError(
             f"{path} is not valid JSON ({error}): it was truncated or edited; create it again"
         ) from None
+
+
+def read_yaml(path: Path) -> Any:
+    """The value of a YAML file; OSError, YAMLError or ValueError if there is none."""
+    try:
+        value = yaml.safe_load(read_bounded(path, MAX_YAML_BYTES).decode("utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    waiting, count = [value], 0
+    while waiting:  # an alias can stand for any number of values, even for itself
+        one = waiting.pop()
+        inside = list(one.values()) if isinstance(one, dict) else one if isinstance(one, list) else []
+        count += 1 + len(inside)
+        if count > MAX_YAML_VALUES:
+            raise ValueError(f"it has more than {MAX_YAML_VALUES:,} values")
+        waiting += inside
+    return value
+
+
+def memory_bytes() -> int:
+    """How much memory the machine has; no file that must fit in it may be larger."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # unknown to the system
+        return 1 << 36
 
 
 def open_regular(path: Path) -> BinaryIO:

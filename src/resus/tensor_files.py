@@ -1,8 +1,10 @@
 """Files of named tensors with JSON facts in the header: nothing that executes."""
 
+import hashlib
 import json
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +15,13 @@ import safetensors.numpy
 from resus.arrays import Array
 from resus.checking import on_one_line
 from resus.errors import ArtifactError
-from resus.files import atomic_path, read_bounded, reason_of
+from resus.files import atomic_path, memory_bytes, read_bounded, reason_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own bound
-MAX_BYTES = 1 << 36
 _BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)  # of bent headers
 
 
@@ -36,7 +37,9 @@ def save_arrays(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> 
         aside.touch()
         readers = aside.stat().st_mode  # safetensors would let only the owner read the file
         try:
-            safetensors.numpy.save_file(packed, aside, metadata={"resus": json.dumps(facts)})
+            told = json.dumps(facts)
+            metadata = {"resus": told, "sha256": _digest(packed, told)}
+            safetensors.numpy.save_file(packed, aside, metadata=metadata)
         except safetensors.SafetensorError as error:
             refused = re.search(r"os error (\d+)", str(error))  # Rust's text of the system error
             if refused is None:
@@ -46,20 +49,24 @@ def save_arrays(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> 
 
 
 def load_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
-    """What `save_tensors` wrote."""
+    """What `save_tensors` wrote, if its tensors and facts still have the hash in its header."""
     import torch
 
     try:
-        arrays, facts = parse_arrays(read_bounded(path, MAX_BYTES), path)
+        content = read_bounded(path, memory_bytes())
+        arrays, facts = parse_arrays(content, path)
+        wanted = _header(content)["__metadata__"].get("sha256")
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): train again") from None
+    if wanted is not None and wanted != _digest(arrays, json.dumps(facts)):  # files of before have none
+        raise ArtifactError(f"{path} was changed after it was written: delete it, and train again")
     return {name: torch.from_numpy(array) for name, array in arrays.items()}, facts
 
 
 def parse_arrays(content: bytes, path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The same from the bytes of the file, without torch."""
+    """The same from the bytes of a file whose hash was compared, without torch."""
     try:
         facts = _header(content).get("__metadata__", {}).get("resus")
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(content).items()}
@@ -68,6 +75,14 @@ def parse_arrays(content: bytes, path: Path) -> tuple[dict[str, Array], dict[str
         return arrays, json.loads(facts)
     except (*_BAD, safetensors.SafetensorError) as error:
         raise ArtifactError(f"{path} is not a whole safetensors file ({on_one_line(error)}): train again") from None
+
+
+def _digest(arrays: Mapping[str, Array], facts: str) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {list(array.shape)}".encode())
+        digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
 
 
 def _header(content: bytes) -> Any:

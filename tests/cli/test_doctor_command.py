@@ -1,5 +1,6 @@
 """`resus doctor`: all problems of a file at once, with row and column."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,15 @@ def test_a_good_file_is_taken(tmp_path: Path) -> None:
     done = resus_here("doctor", "events.csv", "--schema", "schema.yaml", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("events.csv: no problems found")
+
+
+@pytest.mark.parametrize("part", ["ids.npy", "labels.npy"])
+def test_a_log_with_a_flipped_bit_is_damaged(workplace: Path, tmp_path: Path, part: str) -> None:
+    shutil.copytree(workplace / "log", tmp_path / "log")
+    assert "log is a complete prepared log" in resus_here("doctor", "log", cwd=tmp_path).stdout
+    content = bytearray((tmp_path / "log" / part).read_bytes())
+    content[-6] ^= 1
+    (tmp_path / "log" / part).write_bytes(content)
+    done = resus_here("doctor", "log", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "log is a damaged prepared log (its rows changed after they were written)" in done.stderr

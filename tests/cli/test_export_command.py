@@ -7,6 +7,7 @@ import pytest
 from resus_process import refused_here, succeed_here
 
 from resus import InteractionLog, load
+from resus.artifact import Artifact
 from resus.checked_folder import CheckedFolder
 from resus.serving.catalogue import Catalogue
 from resus.serving.histories import read_histories
@@ -24,6 +25,11 @@ FILES = [
 ]
 
 
+def catalogue_of(export: Path) -> Catalogue:
+    opened = CheckedFolder.open(export)
+    return Catalogue.load(opened, Artifact.of(opened).features)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -38,7 +44,7 @@ def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path)
     assert ["artifact.json", *CheckedFolder.open(out).files] == FILES
     assert load(out).name == load(workplace / "run").name
 
-    log, catalogue = InteractionLog.open(workplace / "log"), Catalogue.load(CheckedFolder.open(out))
+    log, catalogue = InteractionLog.open(workplace / "log"), catalogue_of(out)
     assert [catalogue.items[place] for place in catalogue.search("third", 9)] == ["3"]
     histories = read_histories(CheckedFolder.open(out))
     assert len(histories) == 12
@@ -52,7 +58,7 @@ def test_an_export_holds_all_that_serving_takes(workplace: Path, tmp_path: Path)
     finally:
         (workplace / "run" / "results.json").unlink()
     assert sorted(contents(out)) == sorted([*FILES, "results.json"])
-    assert not any(Catalogue.load(CheckedFolder.open(out)).titles)
+    assert not any(catalogue_of(out).titles)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 

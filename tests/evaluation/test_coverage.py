@@ -23,7 +23,7 @@ from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import NeuralPredictor, NoPredictor
 
-OTHER_PARTS = ("matches", "taste", "choices", "context", "common", "scale")  # than the bias
+OTHER_PARTS = ("matches", "taste", "choices", "context", "common", "scale", "trust", "sizes")  # than the bias
 
 
 @pytest.fixture(scope="module")
@@ -56,13 +56,13 @@ def untrained(config: Config, log: InteractionLog) -> Personalizer:
     return model
 
 
-def fitted(prior: Doubles, labels: Doubles, basis: Doubles) -> Doubles:
+def fitted(prior: Doubles, labels: Doubles, basis: Doubles, trust: Doubles) -> Doubles:
     """The mode Δ of the events under this covariance, by fixed steps of Newton's method."""
     delta: Doubles = np.zeros(len(labels))
     for _ in range(50):
         chance = 1 / (1 + np.exp(-basis - delta))
-        weights = chance * (1 - chance)
-        targets = weights * delta + labels - chance
+        weights = trust * chance * (1 - chance)
+        targets = weights * delta + trust * (labels - chance)
         delta = np.asarray(np.linalg.solve(np.eye(len(labels)) + prior * weights, prior @ targets), dtype=np.float64)
     return delta
 
@@ -87,6 +87,7 @@ def written_out(
         encoded = model.encoder(features_of(log, ordered.rows))
         crowd = learner.crowd(torch.from_numpy(basis).float(), encoded).double().numpy()
         codes = learner.layout.unpack(encoded)
+        trust = np.where(labels > 0, *(value.double().item() for value in learner.trust))
     shares: dict[int, list[list[float]]] = {k: [[], [], [], []] for k in sizes}
     starts = np.cumsum(ordered.lengths) - ordered.lengths
     for start, length in zip(starts, ordered.lengths, strict=True):
@@ -97,9 +98,9 @@ def written_out(
             if length <= k or k == 0:
                 continue
             own, queries = rows[:k], rows[k:]
-            delta = fitted(prior[:k, :k], labels[own], crowd[own])
+            delta = fitted(prior[:k, :k], labels[own], crowd[own], trust[own])
             chance = 1 / (1 + np.exp(-crowd[own] - delta))
-            noise = np.diag(1 / (chance * (1 - chance)))
+            noise = np.diag(1 / (trust[own] * chance * (1 - chance)))
             covariance = prior[k:, k:] - prior[k:, :k] @ np.linalg.inv(prior[:k, :k] + noise) @ prior[:k, k:]
             p, of_psi = (1 / (1 + np.exp(-values)) for values in (logits[queries, column], basis[queries]))
             g, clicks = p * (1 - p), labels[queries].sum()

@@ -21,10 +21,10 @@ class MemoryStore:
     def _add(self, user: str, event: Event) -> EventStatus:
         events = {old.id: old for old in self.read(user).events}
         before = events.get(event.id)
-        if before is not None and before.label == event.label:
-            return "known"
         if before is not None:
-            event = Event(before.id, before.time, event.label, before.features)
+            event = Event(before.id, event.time, event.label, before.features)
+        if event == before:
+            return "known"
         latest = sorted([*(events | {event.id: event}).values()], key=lambda each: each.moment)[-self._capacity :]
         if event not in latest:
             return "too old"

@@ -1,5 +1,11 @@
 """A model file gives the logits that its own library gives, of raw columns, also where all of them are text."""
 
+import contextlib
+import os
+import random
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import catboost
@@ -12,6 +18,7 @@ from models_of_others import FILES, OF_NUMBERS, READS, SCHEMA, Fitted, categoric
 from onnx import TensorProto, helper, load, numpy_helper, save
 
 from resus.errors import ConfigError, DataError
+from resus.external import choice, trial
 from resus.external.choice import model_that_scores
 from resus.external.score_column import ScoreColumn
 
@@ -265,3 +272,66 @@ def test_a_library_that_is_not_installed(
     sentence = f"model.{ending} needs {module}, which is not installed: pip install {module}"
     with pytest.raises(ConfigError, match=sentence):
         model_that_scores(tmp_path / f"model.{ending}")
+
+
+def opened_by_another_process(path: Path) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "resus.external.trial_process", str(path)]
+    return subprocess.run(command, input=path.read_bytes(), capture_output=True, check=False)
+
+
+def test_a_file_that_ends_the_process_of_its_library_is_one_sentence(table: pl.DataFrame, tmp_path: Path) -> None:
+    path = FILES["LightGBM"](table, tmp_path).path
+    path.write_text(re.sub(r"^num_leaves=.*$", "num_leaves=2000000000", path.read_text(), flags=re.MULTILINE))
+    assert opened_by_another_process(path).returncode < 0, "a file that does no harm shows nothing"
+    with pytest.raises(ConfigError, match=r"model.txt is not a whole LightGBM model \(the library ends with SIG"):
+        model_that_scores(path)
+
+
+def test_trees_without_an_end_are_one_sentence(
+    table: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = FILES["LightGBM"](table, tmp_path).path
+
+    path.write_text(re.sub(r"^(right_child=\S+) ", "\\1\7", path.read_text(), flags=re.MULTILINE))  # children become 0
+    monkeypatch.setattr(trial, "SECONDS", 10)
+    with pytest.raises(ConfigError, match="the library does not answer within 10 seconds"):
+        model_that_scores(path)
+
+
+@pytest.mark.parametrize("kind", ["LightGBM", "XGBoost as UBJSON", "CatBoost"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_damaged_file_is_one_sentence_or_a_model(
+    kind: str, seed: int, table: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "SECONDS", 20)
+    path = FILES[kind](table, tmp_path).path
+    draw, content = random.Random(seed), bytearray(path.read_bytes())
+    for _ in range(12):
+        content[draw.randrange(len(content))] = draw.randrange(128)
+    path.write_bytes(content)
+    with contextlib.suppress(ConfigError):
+        model_that_scores(path)
+
+
+@pytest.mark.parametrize("ending", ["txt", "json", "cbm", "onnx"])
+def test_what_is_not_a_file_is_refused_at_once(ending: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"pipe.{ending}")
+    (tmp_path / f"zero.{ending}").symlink_to("/dev/zero")
+    (tmp_path / f"folder.{ending}").mkdir()
+    for name, kind in (("pipe", "a named pipe"), ("zero", "a device"), ("folder", "a folder")):
+        with pytest.raises(ConfigError, match=f"{name}.{ending} cannot be read .it is {kind}, not a regular file"):
+            model_that_scores(tmp_path / f"{name}.{ending}")
+
+
+def test_a_file_with_a_known_hash_needs_no_other_process(
+    table: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = FILES["LightGBM"](table, tmp_path).path
+    remembered = ScoreColumn.remembered(ScoreColumn.of(path).facts)
+    monkeypatch.setattr(choice, "_TRIED", set())
+    monkeypatch.setattr(choice, "try_in_a_process", lambda *_: pytest.fail("it is known"))
+    assert remembered.again(path).model is not None
+    path.write_bytes(path.read_bytes().replace(b"num_leaves=7", b"num_leaves=2000000000"))
+    monkeypatch.setattr(choice, "open_here", lambda *_: pytest.fail("it is another file"))
+    with pytest.raises(ConfigError, match=r"model\.txt is not that file"):
+        remembered.again(path)

@@ -35,6 +35,8 @@ PARTS_OF_PLUS = {
     "context": "same_context",
     "common": "log_common",
     "scale": "log_scale",
+    "trust": "log_trust",
+    "sizes": "by_size",
 }
 NETWORKS = {"lr": LR, "fm": FM, "wide-deep": WideDeep, "deepfm": DeepFM, "xdeepfm": XDeepFM}
 
@@ -112,7 +114,7 @@ def test_plus_takes_its_settings(log: InteractionLog, missing: str | None) -> No
     model = build_personalizer(resolve(settings | ({f"learner.{missing}": False} if missing else {})), log.features)
     assert isinstance(model.learner, PlusLearner)
     assert isinstance(model.encoder, FactorEncoder)
-    assert (model.learner.steps, model.encoder.layout.taste, model.encoder.layout.choice) == (7, 5, 3)
+    assert (model.learner.steps, model.encoder.layout.taste, model.encoder.layout.choice) == (7, 5, 5 + 3)
     assert model.learner.layout == model.encoder.layout
     lacking = [part for part, name in PARTS_OF_PLUS.items() if getattr(model.learner, name) is None]
     assert lacking == [missing] * bool(missing)

@@ -64,7 +64,7 @@ def test_parts_are_shares_or_what_is_lost_without_the_event(model: Resus) -> Non
         residual = answer["residual"][row]
         if model.config.learner.kind != "ridge":
             causes = json.loads(answer["causes"][row] or "{}")
-            beside = sum(causes.get(cause, 0.0) for cause in ("choice of items", "same context"))
+            beside = sum(causes.get(cause, 0.0) for cause in ("choice of items", "same context", "number of events"))
             assert sum(reason["part"] for reason in reasons) == pytest.approx(residual - beside, abs=1e-4)
             continue
         for reason in reasons:

@@ -1,12 +1,14 @@
 """The catalogue, titles and test users of a log, against the log itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -185,7 +187,7 @@ def test_a_number_comes_back_as_it_was_written(tenths: int, center: float, scale
 def test_a_catalogue_comes_back_from_its_file(kind: str, tmp_path: Path) -> None:
     made = catalogue(kind).with_titles({"7": "Seven", "8": "Acht: «ü»"})
     made.save(tmp_path)
-    read = Catalogue.load(opened(tmp_path))
+    read = Catalogue.load(opened(tmp_path), log(kind).features)
     for name in ("items", "titles", "counts", "means", "fields", "context"):
         assert getattr(read, name) == getattr(made, name)
     for name in ("field_of", "ids", "weights") if log(kind).weights is not None else ("field_of", "ids"):
@@ -198,7 +200,56 @@ def test_a_damaged_catalogue_is_refused(tmp_path: Path, keep: int) -> None:
     path = tmp_path / CATALOGUE
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(ArtifactError, match="make it again with 'resus export'"):
-        Catalogue.load(opened(tmp_path))
+        Catalogue.load(opened(tmp_path), log("planted").features)
+
+
+def test_a_catalogue_that_would_unpack_to_many_times_its_size_is_refused(tmp_path: Path) -> None:
+    item = pa.table({"item": pa.array(["x" * (1 << 26)])})
+    with pa.ipc.new_file(tmp_path / CATALOGUE, item.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as file:
+        file.write_table(item)
+    del item
+    assert (tmp_path / CATALOGUE).stat().st_size < 10_000
+    before = pa.default_memory_pool().bytes_allocated()
+    with pytest.raises(ArtifactError, match="it is compressed"):
+        Catalogue.load(opened(tmp_path), log("planted").features)
+    assert pa.default_memory_pool().bytes_allocated() <= before
+
+
+def changed(made: Catalogue, what: str) -> Catalogue:
+    ids, fields = made.ids.copy(), made.fields
+    if what == "an id beyond the model":
+        ids[3, 1] = 10_000
+    if what == "a negative id":
+        ids[3, 1] = -1
+    if what == "an id of another field":
+        ids[3, 0] = ids[3, 1]
+    if what == "one column less":
+        return replace(made, ids=ids[:, 1:], field_of=made.field_of[1:])
+    if what == "another field":
+        fields = (*fields[:-1], "colour")
+    if what == "a column of no field":
+        return replace(made, field_of=made.field_of + 7)
+    if what == "weights":
+        return replace(made, weights=np.ones(ids.shape, dtype=np.float32))
+    return replace(made, ids=ids, fields=fields)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "an id beyond the model",
+        "a negative id",
+        "an id of another field",
+        "one column less",
+        "another field",
+        "a column of no field",
+        "weights",
+    ],
+)
+def test_a_catalogue_that_does_not_fit_the_model_is_refused(tmp_path: Path, what: str) -> None:
+    changed(catalogue("planted"), what).save(tmp_path)
+    with pytest.raises(ArtifactError, match="make it again with 'resus export'"):
+        Catalogue.load(opened(tmp_path), log("planted").features)
 
 
 def test_a_log_without_items_is_refused() -> None:

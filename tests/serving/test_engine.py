@@ -27,6 +27,7 @@ from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
 from resus.serving.shelf import Shelf
 from resus.serving.store import Event, EventStore, open_store
 
+BESIDE_THE_FIT = ("choice of items", "same context", "number of events")
 CAPACITY = 6
 ITEMS = [f"{number}" for number in range(8)] + ["never seen"]
 CONTEXT: dict[str, Any] = {"tags": ["evening", "desktop"]}
@@ -146,7 +147,7 @@ def test_parts_are_what_the_answer_says_and_the_own_item_comes_first(engine: Eng
     for answer in predicted.answers:
         assert answer.because is not None
         if predicted.parts == "shares":
-            beside = [c.part for c in answer.causes or [] if c.cause in ("choice of items", "same context")]
+            beside = [c.part for c in answer.causes or [] if c.cause in BESIDE_THE_FIT]
             labels = answer.residual - sum(beside)
             assert sum(reason.part for reason in answer.because) == pytest.approx(labels, abs=1e-5)
         else:

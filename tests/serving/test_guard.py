@@ -24,6 +24,10 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("alice liked it")
     if message["body"] == b"wait":
         await asyncio.sleep(0.05)
+    if message["body"] == b"hang":
+        await asyncio.Event().wait()
+    if message["body"] == b"time out":
+        raise TimeoutError("alice")
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": message["body"]})
 
@@ -67,7 +71,7 @@ LOCAL = Access("127.0.0.1", None)
 def test_a_body_passes_up_to_the_limit(chunks: list[bytes]) -> None:
     status, body, headers = answer(LOCAL, *chunks)
     whole = b"".join(chunks)
-    if whole in (b"fail", b"wait"):
+    if whole in (b"fail", b"wait", b"hang", b"time out"):
         return
     assert (status, body) == (200, whole) if len(whole) <= BOUND else status == 413
     assert dict(HEADERS).items() <= headers.items()
@@ -145,6 +149,24 @@ def test_a_failure_is_answered_and_logged_without_what_the_user_did(caplog: pyte
     assert b"error" in body
     assert "RuntimeError" in caplog.text
     assert "alice" not in caplog.text + body.decode()
+
+
+def test_a_request_that_takes_too_long_gets_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "ANSWER_SECONDS", 0.05)
+    status, body, headers = answer(LOCAL, b"hang")
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert b"try again" in body
+    assert answer(LOCAL, b"time out")[0] == 500, "a failure of its own"
+
+
+def test_who_asks_is_checked_before_the_body_is_read() -> None:
+    status, _, headers = answer(Access("0.0.0.0", TOKEN), headers={"transfer-encoding": "chunked"})
+    assert (status, headers[b"connection"]) == (401, b"close")
+
+
+def test_an_address_without_a_body_takes_none() -> None:
+    assert answer(LOCAL, b"x", headers={"content-length": "1"}, path="/healthz")[0] == 413
+    assert answer(LOCAL, path="/healthz")[0] == 200
 
 
 def test_too_many_requests_are_refused_until_some_are_answered() -> None:

@@ -51,6 +51,11 @@ LEARNERS: dict[str, dict[str, Any]] = {
 PREDICTORS = ("lr", "fm", "wide-deep", "deepfm", "xdeepfm", "none", "logits:price")
 CAPACITY = 8  # more than the six events of the training
 CANDIDATES = np.arange(40, 47)
+BESIDE_THE_FIT = (
+    "choice of items",
+    "same context",
+    "number of events",
+)  # causes that the parts of the events leave out
 
 
 @cache
@@ -195,7 +200,7 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
             left = sigmoid(scores.basis + scores.residual - parts[:, place])
             np.testing.assert_allclose(left, without, rtol=0, atol=1e-5)
     else:
-        beside = sum(scores.explanation.causes.get(cause, 0.0) for cause in ("choice of items", "same context"))
+        beside = sum(scores.explanation.causes.get(cause, 0.0) for cause in BESIDE_THE_FIT)
         np.testing.assert_allclose(parts.sum(axis=1), scores.residual - beside, rtol=1e-4, atol=2e-5)
 
 

@@ -1,6 +1,7 @@
 """Bad requests get one sentence that names the place of the mistake, and no request gets a 5xx."""
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from resus.data.split import split_users
 from resus.errors import DataError
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
-from resus.serving.http.app import build_app
+from resus.serving.http.app import build_app, without_places
 from resus.serving.http.guard import REQUEST_BYTES, Access
 from resus.serving.limits import (
     MAX_CANDIDATES,
@@ -137,8 +138,7 @@ def test_a_score_that_belongs_to_the_item_comes_from_the_catalogue(tmp_path: Pat
     log = log_of(events())
     tiny(predictor="logits:price").fit(log, folder=tmp_path / "run")
     Catalogue.of(log, split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=1)).save(tmp_path / "run")
-    sealed(tmp_path / "run", CATALOGUE)
-    loaded = LoadedModel.load(tmp_path / "run")
+    loaded = LoadedModel.load(sealed(tmp_path / "run", CATALOGUE))
     assert loaded.score is None
     engine = Engine(loaded, open_store(str(tmp_path / "events"), capacity=CAPACITY))
     answers = engine.predict(PredictRequest(events=[InlineEvent(label=1, item="3")], items=["2", "4"])).answers
@@ -189,6 +189,35 @@ def test_wrong_addresses_get_one_sentence(client: InProcess) -> None:
     for (method, address), status in wrong.items():
         answer = client.request(method, address)
         assert (answer.status_code, list(answer.json())) == (status, ["error"])
+
+
+def test_a_503_names_the_store_and_no_folder(
+    client: InProcess, engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.store.close()
+    answer = client.post("/v1/events", json={"events": [event(1)]})
+    assert (answer.status_code, list(answer.json())) == (503, ["error"])
+    assert str(tmp_path) not in answer.text
+    assert str(tmp_path) in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        ("cannot use the store /a/b c/d.sqlite: full; free /tmp", "cannot use the store d.sqlite: full; free tmp"),
+        ("Redis at unix:/run/redis.sock refused", "Redis at unix:redis.sock refused"),
+        ("Redis at redis://host:1/0 refused", "Redis at redis://host:1/0 refused"),
+        ("(IndexError at /usr/lib/x.py:7)", "(IndexError at x.py:7)"),
+        ("'C:\\data\\x.db' or ~/x.db and/or runs/x.db", "'x.db' or x.db"),
+    ],
+)
+def test_callers_see_no_absolute_path(sentence: str, told: str) -> None:
+    assert without_places(sentence).startswith(told)
+    assert not re.search(r"(^|[\s'(:])[~/\\](?!/)", without_places(sentence))
+
+
+def test_a_slash_at_the_end_does_not_redirect(client: InProcess) -> None:
+    assert client.get("/v1/model/", headers={"host": "localhost"}).status_code == 404
 
 
 JSON = st.recursive(

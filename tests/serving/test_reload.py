@@ -15,8 +15,8 @@ from planted_models import KEEP, events, tiny
 from service_process import InProcess, event, in_process, post, predict, sealed, wait_until
 
 from resus import TableSchema, build_log
-from resus.artifact import FACTS, inference
-from resus.checked_folder import CheckedFolder, write_facts
+from resus.artifact import FACTS, Artifact, inference
+from resus.checked_folder import CheckedFolder
 from resus.errors import ArtifactError
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
@@ -52,7 +52,7 @@ def test_a_reload_reads_new_titles_and_results(client: InProcess, served_run: Pa
     results = json.loads((served_run / "results.json").read_text())
     results["log"]["name"] = "evaluated again"
     (served_run / "results.json").write_text(json.dumps(results))
-    Catalogue.load(CheckedFolder.open(served_run)).with_titles({"1": "The First"}).save(served_run)
+    catalogue_of(served_run).with_titles({"1": "The First"}).save(served_run)
     sealed(served_run)
     assert client.post("/v1/reload").status_code == 200
     assert client.get("/v1/results").json()["log"] == results["log"]
@@ -107,14 +107,19 @@ def damage_weights(served_run: Path) -> None:
 
 
 def falsify_catalogue(served_run: Path) -> None:
-    catalogue = Catalogue.load(CheckedFolder.open(served_run))
+    catalogue = catalogue_of(served_run)
     replace(catalogue, ids=catalogue.ids + 1_000_000).save(served_run)
     sealed(served_run)
 
 
+def catalogue_of(served_run: Path) -> Catalogue:
+    opened = CheckedFolder.open(served_run)
+    return Catalogue.load(opened, Artifact.of(opened).features)
+
+
 def swap_values(served_run: Path) -> None:
     """Every item gets the fields of another one."""
-    catalogue = Catalogue.load(CheckedFolder.open(served_run))
+    catalogue = catalogue_of(served_run)
     replace(catalogue, ids=np.concatenate([catalogue.ids[:, :1], catalogue.ids[::-1, 1:]], axis=1)).save(served_run)
 
 
@@ -125,8 +130,8 @@ def flip(served_run: Path, name: str) -> None:
 
 
 def drop_catalogue(served_run: Path) -> None:
-    opened = CheckedFolder.open(served_run)
-    write_facts(served_run, opened.facts, set(opened.files) - {CATALOGUE})
+    (served_run / CATALOGUE).unlink()
+    sealed(served_run)
 
 
 def read_other_fields(served_run: Path) -> None:
@@ -139,7 +144,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "facts": (lambda run: (run / FACTS).write_text((run / FACTS).read_text()[:-50]), FACTS),
     "weights": (damage_weights, "model.safetensors"),
     "catalogue": (lambda run: (run / CATALOGUE).write_bytes(b"no catalogue"), CATALOGUE),
-    "ids of the catalogue": (falsify_catalogue, "cannot score (IndexError)"),
+    "ids of the catalogue": (falsify_catalogue, "it has values of item that the model does not know"),
     "a bit of the catalogue": (lambda run: flip(run, CATALOGUE), f"{CATALOGUE} is not the file that {FACTS} describes"),
     "a bit of the users": (lambda run: flip(run, TEST_USERS), f"{TEST_USERS} is not the file that {FACTS} describes"),
     "values of other items": (swap_values, f"{CATALOGUE} is not the file that {FACTS} describes"),

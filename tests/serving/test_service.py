@@ -14,11 +14,9 @@ import pytest
 from extending.metric import ACCURACY
 from planted_models import events
 from service_fixtures import CAPACITY
-from service_process import PATIENCE, InProcess, event, in_process, post, predict, refused
+from service_process import PATIENCE, InProcess, event, in_process, post, predict, refused, sealed
 
 from resus import Resus
-from resus.artifact import WEIGHTS
-from resus.checked_folder import CheckedFolder, write_facts
 from resus.evaluation.metrics import METRICS
 from resus.files import write_json
 from resus.serving.engine import Engine
@@ -123,7 +121,7 @@ def test_results_are_those_of_the_artifact_and_say_how_to_show_each_metric(
 def test_a_run_that_was_not_exported_says_what_is_missing(served_run: Path, tmp_path: Path) -> None:
     for name in ("catalogue.arrow", "test-users.json", "results.json"):
         (served_run / name).unlink()
-    write_facts(served_run, CheckedFolder.open(served_run).facts, [WEIGHTS])
+    sealed(served_run)
     engine = Engine(LoadedModel.load(served_run), open_store(str(tmp_path / "events"), capacity=CAPACITY))
     with in_process(build_app(engine, served_run, Access("localhost", None))) as client:
         assert client.get("/v1/model").json()["catalogue"] == 0

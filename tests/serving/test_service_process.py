@@ -172,6 +172,34 @@ def test_two_workers_answer_as_one(two_workers: Serving) -> None:
         assert counted(service, 'resus_events_total{status="added"}') == before + 4
 
 
+def test_two_workers_share_the_connections(two_workers: Serving) -> None:
+    workers = two_workers.two_workers()
+    with contextlib.ExitStack() as stack:
+        for _ in range(16):
+            client = stack.enter_context(httpx.Client(base_url=two_workers.client.base_url, timeout=PATIENCE))
+            assert client.get("/healthz").status_code == 200
+        counts = [connections_of(worker, two_workers.port) for worker in workers]
+    assert sum(counts) == 16
+    assert min(counts) >= 6
+
+
+def connections_of(process: int, port: int) -> int:
+    """How many connections of clients a process has open."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    of_port = {f"socket:[{row[9]}]" for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"}
+    files = (str(file.readlink()) for file in Path(f"/proc/{process}/fd").iterdir())
+    return sum(file in of_port for file in files)
+
+
+def test_a_dead_worker_is_replaced_while_another_hangs(two_workers: Serving) -> None:
+    hanging, victim = two_workers.two_workers()
+    with stopped(hanging):
+        kill(victim)
+        wait_until(lambda: len({*children_of(two_workers.process.pid)} - {hanging, victim}) == 1, "a replacement")
+        assert two_workers.predict(items=ITEMS)["support"] == 0
+    assert hanging in two_workers.two_workers()
+
+
 def test_a_killed_worker_is_replaced_and_nothing_is_lost(two_workers: Serving) -> None:
     service, user = two_workers, "written"
     acknowledged: list[str] = []

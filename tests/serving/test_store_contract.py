@@ -50,8 +50,9 @@ class Remembered:
         mine = self.kept.setdefault(user, [])
         for place, old in enumerate(mine):
             if old.id == new.id:
-                mine[place] = dataclasses.replace(old, label=new.label)
-                return "known" if old.label == new.label else "corrected"
+                mine[place] = dataclasses.replace(old, label=new.label, time=new.time)
+                mine.sort(key=lambda one: (one.time, one.id))
+                return "known" if (old.label, old.time) == (new.label, new.time) else "corrected"
         self.kept[user] = sorted([*mine, new], key=lambda one: (one.time, one.id))[-CAPACITY:]
         return "added" if new in self.kept[user] else "too old"
 
@@ -333,11 +334,11 @@ def test_redis_that_stops_is_one_sentence(tmp_path: Path) -> None:
     with redis_process(tmp_path) as process:
         store = open_store(process.url, capacity=1)
         process.kill()
-        with pytest.raises(StorageError, match=f"cannot reach Redis at {process.url} "):
+        with pytest.raises(StorageError, match=f"Redis at {process.url} cannot be reached "):
             store.version("ann")
         store.close()
         secret = process.url.replace("://", "://user:secret@")
-        with pytest.raises(StorageError, match=f"cannot reach Redis at {process.url} ") as raised:
+        with pytest.raises(StorageError, match=f"Redis at {process.url} cannot be reached ") as raised:
             open_store(secret, capacity=1)
         assert "secret" not in str(raised.value)
 
@@ -421,4 +422,66 @@ def test_a_user_deleted_from_redis_is_in_no_key_and_no_value(server: RedisProces
     assert b"stays" in dumps
     assert b"gone" not in dumps
     assert b"hidden" not in dumps
+    store.close()
+
+
+def test_a_user_with_thousands_of_events_leaves_no_field_in_redis(server: RedisProcess) -> None:
+    """Redis removes them in several steps."""
+    server.empty()
+    store = open_store(server.url, capacity=10_000)
+    for start in range(0, 12_000, MAX_EVENTS):
+        store.add([("ann", event(number)) for number in range(start, start + MAX_EVENTS)])
+    assert ids(store.read("ann")) == [f"e{number}" for number in range(2000, 12_000)]
+    store.add([("bob", event(1))])
+    with redis.Redis.from_url(server.url) as client:
+        assert client.hlen("resus:users") > 10_000
+        assert store.delete("ann")
+        assert sorted(client.hkeys("resus:users")) == [b"e0:bob", b"last", b"mbob", b"users", b"vbob"]
+    assert store.users() == 1
+    store.close()
+
+
+@pytest.mark.parametrize("verb", ["delete", "forget"])
+@pytest.mark.parametrize("added_again", [False, True])
+def test_a_deletion_in_redis_that_stopped_halfway_is_finished_by_the_next(
+    server: RedisProcess, monkeypatch: pytest.MonkeyPatch, verb: str, added_again: bool
+) -> None:
+    server.empty()
+    store = open_store(server.url, capacity=CAPACITY)
+    store.add([("ann", event(1, item="hidden"))])
+
+    def stopped(**_: Any) -> None:
+        raise redis.ConnectionError("stopped")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "_sweep", stopped)
+        with pytest.raises(StorageError, match="stopped"):
+            store.delete("ann") if verb == "delete" else store.forget("ann", "e1")
+    assert store.read("ann") == UserRecord(0, ())
+    assert store.users() == 0
+    if added_again:
+        assert store.add([("ann", event(2))]) == ["added"]
+        assert ids(store.read("ann")) == ["e2"]
+    assert store.delete("ann") == added_again
+    with redis.Redis.from_url(server.url) as client:
+        assert sorted(client.hkeys("resus:users")) == [b"last", b"users"]
+    store.close()
+
+
+def test_an_event_in_redis_is_appended(server: RedisProcess) -> None:
+    """What is written does not contain the other events of the user, and is one command."""
+    server.empty()
+    store = open_store(server.url, capacity=200)
+    store.add([("ann", event(number, item=f"item {number}")) for number in range(200)])
+    with redis.Redis.from_url(server.url) as client, client.monitor() as monitor:
+        commands = monitor.listen()
+        assert store.add([("ann", event(300, item="new"))]) == ["added"]
+        assert store.version("ann")
+        seen = []
+        while (command := next(commands)["command"]) != "HGET resus:users vann":
+            seen.append(command)
+    writes = [command for command in seen if command.startswith(("HSET", "HDEL", "SET", "DEL"))]
+    assert len(writes) == 1
+    assert "e0:ann" in writes[0], "it takes the place of the oldest event"
+    assert "item 1" not in writes[0]
     store.close()

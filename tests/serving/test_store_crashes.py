@@ -1,6 +1,7 @@
 """After any kill, acknowledged events are there once, and deleted events are gone from the files."""
 
 import contextlib
+import dataclasses
 import random
 import signal
 import sqlite3
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import pytest
 import redis
 from redis_process import DURABLE, redis_process
 
-from resus.serving.store import Event, EventStore, open_store
+from resus.serving.store import Event, EventStore, open_store, slots
 from resus.serving.store import redis as redis_store
 from resus.serving.store import sqlite as sqlite_store
 from resus.serving.store.sqlite import SqliteStore
@@ -33,6 +35,20 @@ store = open_store(url, capacity=100_000)
 for number in range(int(first), 100_000):
     store.add([(name, Event(f"{name} {number}", number, 1.0, {"item": number})) for name in names])
     print(number, flush=True)
+"""
+
+
+THREADS = """
+import sys, threading
+from resus.serving.store import Event, open_store
+store = open_store(sys.argv[1], capacity=100_000)
+def write(name):
+    for number in range(100_000):
+        store.add([(f"{name} {half}", Event(str(number), number, 1.0, {"item": number})) for half in "ab"])
+        sys.stdout.write(f"{name} {number}\\n")
+        sys.stdout.flush()
+for name in range(16):
+    threading.Thread(target=write, args=[name]).start()
 """
 
 
@@ -81,6 +97,35 @@ def test_a_killed_writer_or_server_loses_nothing_in_redis(victim: str) -> None:
             kill_again_and_again(server.url, server.kill, server.start)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_killed_threads_lose_nothing_of_what_they_committed_together(tmp_path: Path, kind: str) -> None:
+    """Each of 16 threads is at most one batch ahead of what it was told, and has no half of a batch."""
+    chance = random.Random(5)
+    with contextlib.ExitStack() as stack:
+        server = None if kind == "sqlite" else stack.enter_context(redis_process(tmp_path))
+        for attempt in range(5):
+            if server:
+                server.empty()
+            url = server.url if server else str(tmp_path / f"{attempt}.db")
+            command = [sys.executable, "-c", THREADS, url]
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as writer:
+                assert writer.stdout is not None
+                said = [writer.stdout.readline() for _ in range(chance.randint(100, 300))]
+                if server:
+                    server.kill()
+                writer.kill()
+                said += writer.stdout.readlines()
+            if server:
+                server.start()
+            told = Counter(line.split()[0] for line in said if line.endswith("\n"))
+            store = open_store(url, capacity=100_000)
+            for name in map(str, range(16)):
+                halves = [[event.id for event in store.read(f"{name} {half}").events] for half in "ab"]
+                assert halves[0] == halves[1] == [str(number) for number in range(len(halves[0]))]
+                assert told[name] <= len(halves[0]) <= told[name] + 1
+            store.close()
+
+
 def filled(path: Path, chance: random.Random, users: int) -> SqliteStore:
     """A store whose events arrive in any order and push others out, so that rows move from page to page."""
     store = SqliteStore(str(path), capacity=20)
@@ -88,8 +133,12 @@ def filled(path: Path, chance: random.Random, users: int) -> SqliteStore:
         added = []
         for number in range(100):
             user = chance.randrange(users)
-            secret = {f"field {user:03}.": f"value {user:03}." + "x" * chance.randrange(300)}
+            secret = {
+                f"field {user:03}.": f"value {user:03}." + "x" * chance.randrange(chance.choice([300, 300, 9000]))
+            }
             added.append((f"user {user:03}.", Event(f"event {user:03}.{batch}.{number}", chance.random(), 1.0, secret)))
+            if not number % 10:
+                added.append((added[-1][0], dataclasses.replace(added[-1][1], time=chance.random())))
         store.add(added)
     return store
 
@@ -111,19 +160,41 @@ def words_left(folder: Path, words: list[bytes]) -> list[bytes]:
     return [word for word in words if word in found]
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_nothing_of_a_deleted_user_is_left_in_the_files(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "buckets"), [(1, 2048), (2, 2048), (3, 2)])
+def test_nothing_of_a_deleted_user_is_left_in_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, buckets: int
+) -> None:
+    monkeypatch.setattr(slots, "_BUCKETS", buckets)
     chance = random.Random(seed)
     store = filled(tmp_path / "store.db", chance, users=60)
     other = SqliteStore(str(tmp_path / "store.db"), capacity=20)  # another worker that reads
     for user in chance.sample(range(60), 20):
         assert other.version(f"user {user:03}.")
-        assert all(word in bytes_in(tmp_path) for word in words_of(user))
+        words = [*words_of(user), store._write_slots._hash(f"user {user:03}.")]
+        assert all(word in bytes_in(tmp_path) for word in words)
         assert store.delete(f"user {user:03}.")
         assert not other.version(f"user {user:03}.")
-        assert not words_left(tmp_path, words_of(user))
+        assert not words_left(tmp_path, words)
     assert store.users() == 40
     other.close()
+    store.close()
+
+
+def test_a_full_bucket_of_users_continues_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "_BUCKETS", 2)
+    store = SqliteStore(str(tmp_path / "store.db"), capacity=2)
+    users = [f"user {number:03}." for number in range(700)]
+    store.add([(user, Event(user, 1.0, 1.0, {})) for user in users])
+    assert store._writer.execute("SELECT count(*) FROM directory").fetchone()[0] >= 6
+    for user in users[::20]:
+        hashed = store._write_slots._hash(user)
+        assert store.delete(user)
+        assert not words_left(tmp_path, [user.encode(), hashed])
+    assert {*store.add([(user, Event("again", 1.0, 1.0, {})) for user in users[::40]])} == {"added"}
+    for number, user in enumerate(users):
+        expected = ["again"] if number % 40 == 0 else [] if number % 20 == 0 else [user]
+        assert [event.id for event in store.read(user).events] == expected
+    assert store.users() == 700 - 35 + 18
     store.close()
 
 
@@ -154,7 +225,7 @@ def test_a_deletion_does_not_wait_for_a_slow_reader_to_leave_the_files(
     store = filled(path, random.Random(7), users=60)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM users").fetchall()
+        reader.execute("SELECT count(*) FROM latest").fetchall()
         assert store.delete(user)
         (warned,) = caplog.records
         assert warned.name == "resus.serving"
@@ -189,25 +260,34 @@ def test_an_opening_does_not_wait_for_a_slow_writer_to_wipe(
     store.close()
 
 
-def test_threads_write_while_another_waits_to_wipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = filled(tmp_path / "store.db", random.Random(7), users=60)
-    waiting, written = threading.Event(), threading.Event()
-
-    def wiped(_: sqlite3.Connection) -> bool:
-        waiting.set()
-        return written.wait(60)
-
-    monkeypatch.setattr(sqlite_store, "_wiped", wiped)
-    deletion = threading.Thread(target=store.delete, args=["user 007."])
-    deletion.start()
-    assert waiting.wait(60)
-    writer = threading.Thread(target=store.add, args=[[("new", Event("new", 1.0, 1.0, {}))]], daemon=True)
-    writer.start()
-    writer.join(20)
-    assert not writer.is_alive()
-    written.set()
-    deletion.join()
-    assert store.version("new")
+def test_threads_write_while_another_waits_to_wipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(sqlite_store, "WIPE_SECONDS", 60)
+    path = tmp_path / "store.db"
+    store = filled(path, random.Random(7), users=60)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM latest").fetchall()
+        deletion = threading.Thread(target=store.delete, args=["user 007."])
+        deletion.start()
+        while store.version("user 007."):
+            time.sleep(0.01)
+        writers = [
+            threading.Thread(target=store.add, args=[[(f"new {number}", Event("new", 1.0, 1.0, {}))]], daemon=True)
+            for number in range(8)
+        ]
+        for writer in writers:
+            writer.start()
+        for writer in writers:
+            writer.join(20)
+            assert not writer.is_alive()
+        assert deletion.is_alive()
+    deletion.join(60)
+    assert not deletion.is_alive()
+    assert not caplog.records
+    assert not words_left(tmp_path, words_of(7))
+    assert all(store.version(f"new {number}") for number in range(8))
     store.close()
 
 

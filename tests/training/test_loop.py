@@ -130,6 +130,28 @@ def test_a_truncated_checkpoint_is_named(tmp_path: Path, kept: float) -> None:
         run(Counter(), iter([]), checkpoint=checkpoint)
 
 
+def test_any_flipped_bit_of_a_checkpoint_is_named(tmp_path: Path) -> None:
+    tensors = {
+        "a": torch.randn(3, 2),
+        "b": torch.tensor(4, dtype=torch.int64),
+        "none": torch.zeros(0, 3),
+        "c": torch.ones(2) > 0,
+    }
+    save_tensors(tmp_path / "mine", tensors, {"epoch": 3})
+    whole = (tmp_path / "mine").read_bytes()
+    for place in range(len(whole)):
+        bent = bytearray(whole)
+        bent[place] ^= 1
+        (tmp_path / "mine").write_bytes(bent)
+        try:
+            loaded, told = load_tensors(tmp_path / "mine")
+        except ArtifactError:
+            continue
+        assert told == {"epoch": 3}, place
+        assert loaded.keys() == tensors.keys(), place
+        assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items()), place
+
+
 def test_tensors_and_facts_come_back_and_foreign_files_do_not(tmp_path: Path) -> None:
     tensors = {"a": torch.randn(3, 2).T, "b": torch.tensor(4, dtype=torch.int64)}
     facts = {"score": float("-inf"), "names": ["ü"]}

@@ -204,14 +204,14 @@ def test_the_loss_is_the_formula_written_out(log: InteractionLog, users: Integer
         outcomes = torch.from_numpy(basis[rows]), torch.from_numpy(log.labels[rows])
         found = joint(features_of(log, rows), vectors, *outcomes, log, drawn)
         for row, vector in zip(rows, vectors, strict=True):
-            taste, offered, common = (part[0].double() for part in encoder.factors(features_of(log, np.array([row]))))
+            taste, traits, common = (part[0].double() for part in encoder.factors(features_of(log, np.array([row]))))
             speaking = np.array([each for each in drawn.rows if owner_of(log, each) == users[vector]])
             chosen = encoder.layout.unpack(encoder(features_of(log, speaking))).chosen.double()
             said = chosen.sum(dim=0) / np.sqrt(len(speaking) + FEW_CHOICES)
             own = joint.users.table[vector].double()
-            logit = float(basis[row] + own[0] + common + own[1:] @ taste + said @ offered)
+            logit = float(basis[row] + own[0] + common + own[1:] @ taste + said @ torch.cat([taste, traits]))
             total += np.logaddexp(0, logit) - float(log.labels[row]) * logit
-            squares = own[0] ** 2 + common**2 + taste @ taste + offered @ offered + said @ said
+            squares = own[0] ** 2 + common**2 + taste @ taste + traits @ traits + said @ said
             total += float(factors.DECAY * squares + factors.DECAY_OF_TASTE * own[1:] @ own[1:])
     assert float(found) == pytest.approx(total / len(rows), rel=1e-5)
 

@@ -15,6 +15,7 @@ from resus.arrays import Integers
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
+from resus.model.learners.plus.factors import FactorEncoder
 from resus.tensor_files import load_tensors
 from resus.training import factors
 from resus.training.recipes import plus as recipe
@@ -23,7 +24,8 @@ from resus.training.validation import Validation
 
 FOLDS = ["predictor without fold 1 of 2", "predictor without fold 2 of 2"]
 PLUS: dict[str, Any] = {"learner.kind": "plus", "training.folds": 2, "encoder.epochs": 2, "training.batch_size": 32}
-LEARNED = ["factors", "scales", "factors without folds", "scales without folds"]
+ON_FOLDS = ["factors", "scales", "factors shared with choices", "scales shared with choices"]
+LEARNED = [*ON_FOLDS, "factors without folds", "scales without folds"]
 MEAN = "mean of all predictors"
 
 
@@ -51,8 +53,9 @@ def with_other_labels(users: Integers) -> InteractionLog:
         ({"predictor.pretrain": False}, ["residuals"]),
         (PLUS | {"training.average": "never"}, ["predictor", *FOLDS, *LEARNED]),
         (PLUS | {"training.average": "always"}, ["predictor", *FOLDS, MEAN, *LEARNED]),
-        (PLUS | {"training.folds": 1}, ["predictor", "factors", "scales"]),
-        (PLUS | {"predictor.kind": "none"}, ["factors", "scales"]),
+        (PLUS | {"training.folds": 1}, ["predictor", *ON_FOLDS]),
+        (PLUS | {"predictor.kind": "none"}, ON_FOLDS),
+        (PLUS | {"predictor.kind": "none", "learner.choices": False}, ON_FOLDS[:2]),
     ],
     ids=str,
 )
@@ -107,29 +110,28 @@ def test_the_scales_are_learned_from_validation_users_alone(tmp_path: Path, monk
     before, after, start = stage("plain", "scales"), stage("flipped", "scales"), stage("plain", "factors")
     assert all(torch.equal(before[name], after[name]) for name in before)
     learned = {name for name in before if name.startswith("module.learner.")}
-    assert len(learned) == 7
+    assert len(learned) == len(list(one.model.learner.parameters()))
     for name in before:
         if name.startswith("module."):
             was = start[name.replace("module.", "best.model.")]
             assert torch.equal(before[name], was) == (name not in learned), name
     moved = {mine.stage for mine, theirs in zip(one.history, other.history, strict=True) if mine != theirs}
-    assert moved == {"factors without folds", "scales without folds"}
+    assert moved == {*LEARNED} - {"factors", "scales"}
 
 
-def test_validation_users_choose_between_factors_with_and_without_folds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(PLUS)
-    for better in ("scales", "scales without folds"):
+def test_validation_users_choose_between_ways_to_learn_factors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, ways = config_of(PLUS), LEARNED[1::2]
+    for better in ways:
         calls: list[float] = []
 
         def judge(*_: object, calls: list[float] = calls, better: str = better) -> float:
-            calls.append(0.6 if better.endswith("folds") == bool(calls) else 0.7)
+            calls.append(0.6 if ways[len(calls)] == better else 0.7)
             return calls[-1]
 
         monkeypatch.setattr(Validation, "logloss_of_model", judge)
         trained = train(config, log(), folder=tmp_path / better)
         best, _ = load_tensors(tmp_path / better / "checkpoints" / f"{better.replace(' ', '-')}.safetensors")
-        assert len(calls) == 2
+        assert len(calls) == 3
+        assert bool(FactorEncoder.of(trained.model.encoder).speaks.all()) == (better == "scales shared with choices")
         for name, tensor in trained.model.state_dict().items():
             assert torch.equal(tensor, best[f"best.{name}"]), name

@@ -34,7 +34,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "plus of a mean of trees": PLUS | {"predictor.kind": "lightgbm", "training.average": "always"},
 }
 LAST = "scales without folds"
-PLUS_STAGES = ("factors", "scales", "factors without folds", LAST)
+SHARED = "factors shared with choices"
+PLUS_STAGES = ("factors", "scales", SHARED, "factors without folds", LAST)
 
 
 @cache
@@ -124,7 +125,7 @@ def test_an_epoch_resumes_after_its_last_saved_batch(
 
 @pytest.mark.usefixtures("_save_after_each_batch")
 @pytest.mark.parametrize(
-    ("stage", "calls"), [(FOLD, 3), ("factors", 4), ("scales", 6), ("factors without folds", 4), (LAST, 9)]
+    ("stage", "calls"), [(FOLD, 3), ("factors", 4), ("scales", 6), (SHARED, 4), ("factors without folds", 4), (LAST, 9)]
 )
 def test_each_stage_of_resus_plus_resumes(stage: str, calls: int, tmp_path: Path) -> None:
     kill("plus", stage, calls, tmp_path)

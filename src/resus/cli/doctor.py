@@ -31,11 +31,12 @@ def command(
     from resus.data.options import PrepareOptions
     from resus.data.schema import TableSchema
 
-    if (path / MANIFEST).is_file():
+    if (path / MANIFEST).exists():
         log = InteractionLog.open(path)
+        log.check_content(path)
         say(f"{path} is a complete prepared log: '{log.name}' with {log.n_rows:,} events of {log.n_users:,} users")
         return
-    if (path / FACTS).is_file():
+    if (path / FACTS).exists():
         say(f"{path} is a trained run of {Artifact.load(path).config.model_name}; doctor checks data")
         return
     options = checked(PrepareOptions, parse_assignments(assignments or []))

@@ -9,7 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
-from resus.cli import doctor, evaluate, export, predict, prepare, recommend, report, reproduce, serve, train, warm_up
+from resus.cli import (
+    doctor,
+    evaluate,
+    export,
+    predict,
+    prepare,
+    recommend,
+    report,
+    reproduce,
+    serve,
+    store,
+    train,
+    warm_up,
+)
 from resus.errors import ResusError, ResusWarning
 from resus.version import __version__
 
@@ -47,6 +60,7 @@ app.command("predict", short_help="Score candidates from the users' events so fa
 app.command("recommend", short_help="Rank all items for users, from their events so far.")(recommend.command)
 app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
 app.command("serve", short_help="Serve a model over HTTP; it learns from each event.")(serve.command)
+app.add_typer(store.app, name="store", short_help="Check where events are kept, and salvage them.")
 app.command("report", short_help="Draw curves and write an HTML page.")(report.command)
 app.command("warm-up", short_help="Compare runs from no events to hundreds of events.")(warm_up.command)
 app.command("reproduce", short_help="Repeat the experiments of the paper.")(reproduce.command)

@@ -116,13 +116,14 @@ def _whole(
     import polars as pl
 
     from resus.cli.console import say
-    from resus.data.readers.tables import read_plain, write_plain
+    from resus.data.readers.tables import read_plain, refuse_lists, write_plain
     from resus.estimator import Resus
     from resus.scoring.explanations import explained
     from resus.scoring.stream import Scored
 
     scorer = Resus.load(run, predictor=score_with).scorer
     events, asked = read_plain(support, scorer.schema), read_plain(query, scorer.schema)
+    refuse_lists(asked.schema, out)
     answer, unknown = scorer.predict(events, asked)
     reasons = explained(scorer, events, asked) if explain else {}
     scored = asked.with_columns(pl.DataFrame({**answer.columns, **reasons}))

@@ -31,19 +31,18 @@ def command(
 
 
 def _draw_results(file: Path, folder: Path) -> None:
-    from resus.artifact import FACTS
+    from resus.artifact import FACTS, history_of
+    from resus.checked_folder import CheckedFolder
     from resus.cli.console import say
     from resus.evaluation.results import Results
-    from resus.files import read_json
-    from resus.history import EpochRecord
     from resus.report.figures import write_pictures
     from resus.report.page import write_report
 
     results = Results.read(file)
-    facts = read_json(file.parent / FACTS) if (file.parent / FACTS).is_file() else {}
+    run = CheckedFolder.open(file.parent) if (file.parent / FACTS).exists() else None
+    history = history_of(run) if run else []
     pictures = write_pictures(results, folder)
-    history = [EpochRecord(**record) for record in facts.get("history", ())]
-    page = write_report(results, folder / "report.html", config=facts.get("config"), history=history)
+    page = write_report(results, folder / "report.html", config=run.facts["config"] if run else None, history=history)
     say(f"{len(pictures)} pictures in {folder}")
     say(f"report: {page}")
 

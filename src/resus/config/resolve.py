@@ -9,6 +9,7 @@ import yaml
 from resus.checking import key_of_other_kinds, known_keys, on_one_line, unknown_keys
 from resus.config.settings import REGISTRIES, Config, checked_config, flatten, keys_of_kinds
 from resus.errors import ConfigError
+from resus.files import read_yaml, reason_of
 from resus.model.learners import LEARNERS
 from resus.model.predictors import PREDICTORS, expanded
 
@@ -77,7 +78,7 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
             raise ConfigError(f"{assignment!r} is not of the form key=value, such as learner.kind=nearest")
         try:
             parsed[key.strip()] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError) as error:  # ValueError: such as a date of month 13
+        except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: such as a date of month 13
             raise ConfigError(f"the value of {key!r} cannot be read: {on_one_line(error)}") from None
     return parsed
 
@@ -126,9 +127,9 @@ def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        content = read_yaml(path) or {}
     except OSError as error:
-        raise ConfigError(f"config file {path}: {(error.strerror or '').lower()}; check the path") from None
+        raise ConfigError(f"config file {path}: {reason_of(error)}; check the path") from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"config file {path} is not valid YAML: {on_one_line(error)}") from None
     if not isinstance(content, dict):

@@ -11,7 +11,9 @@ from resus.checking import Registry, Settings, checked, registry_of
 from resus.data.split import Protocol, UserSplit, split_users
 from resus.model.encoders import ENCODERS, EncoderSettings
 from resus.model.learners import LEARNERS, LearnerSettings, RidgeSettings
-from resus.model.predictors import PREDICTORS, PredictorSettings
+from resus.model.predictors import MOST_MEMBERS, PREDICTORS, PredictorSettings
+
+MOST_EVENTS = 10_000  # of a user, in training and evaluation
 
 
 class FusionConfig(Settings):
@@ -35,10 +37,16 @@ class TrainingConfig(Settings):
         default="uniform", description="events per training episode: uniform, or as observed in new users"
     )
     max_support: int | None = Field(
-        default=None, ge=1, description="most events of a training episode; default: evaluation.max_size"
+        default=None,
+        ge=1,
+        le=MOST_EVENTS,
+        description="most events of a training episode; default: evaluation.max_size",
     )
     folds: int = Field(
-        default=1, ge=1, description="RESUS+: train this many shared models, each without some training users"
+        default=1,
+        ge=1,
+        le=MOST_MEMBERS,
+        description="RESUS+: train this many shared models, each without some training users",
     )
     average: Literal["auto", "always", "never"] = Field(
         default="auto", description="with folds: answer with their mean; auto: if validation users clearly gain"
@@ -61,7 +69,7 @@ class SplitConfig(Settings):
 class EvaluationConfig(Settings):
     """Support sizes 0, step, 2·step, … max_size; the stages are their thirds."""
 
-    max_size: int = Field(default=30, ge=3, description="the largest number of events before a score")
+    max_size: int = Field(default=30, ge=3, le=MOST_EVENTS, description="the largest number of events before a score")
     step: int = Field(default=1, ge=1, description="difference between two sizes")
 
     @model_validator(mode="after")

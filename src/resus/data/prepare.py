@@ -13,13 +13,13 @@ from resus.data.datasets.base import Source
 from resus.data.log.log import InteractionLog, check_log_folder
 from resus.data.log.manifest import FORMAT, FileFacts, Manifest
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import Problem, refuse
+from resus.data.problems import refuse
 from resus.data.readers.plain_csv import NotPlain
-from resus.data.readers.tables import ScoreWriter
+from resus.data.readers.tables import ScoreWriter, unusable_file
 from resus.data.schema import TableSchema
 from resus.data.sources import find_source
 from resus.errors import ArtifactError, ConfigError
-from resus.files import atomic_folder, sha256_of
+from resus.files import MAX_YAML_BYTES, atomic_folder, read_bounded, sha256_of
 from resus.progress import Progress, silent
 
 Describe = Callable[[Manifest], Manifest]
@@ -45,8 +45,7 @@ def prepare_log(
             f"'{found.name}' is read in blocks, which no model can score: join its files into a table of your own, "
             "and prepare that"
         )
-    absent = [file for file in found.files if not file.is_file()]
-    refuse([Problem(str(file), None, None, "the file does not exist", "check the path") for file in absent])
+    refuse([problem for file in found.files if (problem := unusable_file(file)) is not None])
     request = _request_key(found, schema, options, writer)
     ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
     if ready is not None:
@@ -129,7 +128,7 @@ def _request_key(source: Source, schema: Path | None, options: PrepareOptions, w
         "format": FORMAT,
         "name": source.name,
         "files": [(str(file.resolve()), state.st_size, state.st_mtime_ns) for file, state in states],
-        "schema": schema.read_text(encoding="utf-8") if schema else None,
+        "schema": read_bounded(schema, MAX_YAML_BYTES).decode("utf-8") if schema else None,
         "options": options.model_dump(),
     } | ({"score": writer.facts.model_dump()} if writer else {})
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

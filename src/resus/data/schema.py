@@ -13,6 +13,7 @@ from resus.checking import nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
 from resus.data.fields.base import Field
 from resus.errors import ConfigError
+from resus.files import read_yaml, reason_of
 
 
 class FieldSchema(BaseModel):
@@ -101,9 +102,11 @@ class TableSchema(BaseModel):
     @classmethod
     def read(cls, path: Path) -> Self:
         try:
-            value = yaml.safe_load(path.read_text(encoding="utf-8"))
+            value = read_yaml(path)
         except FileNotFoundError:
             raise ConfigError(f"schema file {path} does not exist: check the path") from None
+        except OSError as error:
+            raise ConfigError(f"schema file {path} cannot be read ({reason_of(error)}): check the path") from None
         except (yaml.YAMLError, ValueError) as error:
             raise ConfigError(f"schema file {path} is not valid YAML: {on_one_line(error)}") from None
         if not isinstance(value, dict):

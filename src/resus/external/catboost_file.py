@@ -1,6 +1,7 @@
 """A CatBoost model file, `.cbm`."""
 
 import json
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -31,11 +32,13 @@ class CatboostFile:
     words: frozenset[int]
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path, data: bytes) -> Self:
         catboost = library("catboost", path.name)
         model = catboost.CatBoost()
         try:
-            model.load_model(str(path))
+            with tempfile.TemporaryDirectory() as own:  # from bytes, CatBoost takes files that are cut short
+                (Path(own) / "model.cbm").write_bytes(data)
+                model.load_model(f"{own}/model.cbm")
         except catboost.CatBoostError as error:
             raise broken_file(path, "CatBoost", error) from None
         loss = json.loads(model.get_metadata().get("params", "{}")).get("loss_function", {}).get("type", "unknown")

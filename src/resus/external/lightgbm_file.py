@@ -28,10 +28,10 @@ class LightgbmFile:
     listed: Mapping[int, Categories]
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path, data: bytes) -> Self:
         lightgbm = library("lightgbm", path.name)
         try:
-            content = path.read_text(encoding="utf-8")
+            content = data.decode("utf-8")
             if not all(part in content for part in PARTS):
                 raise ValueError("it is something else, or cut short")
             booster = lightgbm.Booster(model_str=content)

@@ -38,8 +38,8 @@ class OnnxFile:
     is_logit: bool
 
     @classmethod
-    def read(cls, path: Path) -> Self:
-        graph = _graph(path)
+    def read(cls, path: Path, data: bytes) -> Self:
+        graph = _graph(path, data)
         output = _output(graph.get_outputs(), path.name)
         return cls(path.name, _reads(graph.get_inputs(), path), graph, output.name, _is_logit(output, path.name))
 
@@ -67,14 +67,14 @@ class OnnxFile:
         return said if self.is_logit else logits_of(said, self.name)
 
 
-def _graph(path: Path) -> Any:
-    """Load the bytes of this file alone, because its hash covers only them."""
+def _graph(path: Path, data: bytes) -> Any:
+    """Load these bytes alone, because the hash covers only them."""
     onnxruntime = library("onnxruntime", path.name)
     alone = onnxruntime.SessionOptions()
     alone.add_session_config_entry(WEIGHTS_FOLDER, str(path))  # this is not a folder, so no other files are found
     start = functools.partial(onnxruntime.InferenceSession, providers=["CPUExecutionProvider"])
     try:
-        return start(path.read_bytes(), sess_options=alone)
+        return start(data, sess_options=alone)
     except Exception as error:  # its errors have no class in common
         reason = error
     try:

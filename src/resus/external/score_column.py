@@ -16,10 +16,9 @@ from resus.data.problems import Problem
 from resus.data.readers.tables import RawTable
 from resus.data.schema import FieldSchema, TableSchema
 from resus.errors import ConfigError, DataError, ResusError, RowError
-from resus.external.choice import model_that_scores
+from resus.external.choice import ModelFile, model_that_scores
 from resus.external.columns import ListsCategories, refuse_foreign_categories
 from resus.external.scoring_model import ScoringModel
-from resus.files import sha256_of
 
 SCORE = "model_score"
 BLOCK_ROWS = 1 << 17  # scored at once: models copy their rows, and must not copy the whole table
@@ -40,8 +39,11 @@ class ScoreColumn:
         """The column of a model file, an estimator or a function."""
         if not name.strip():
             raise ConfigError("the name of the score column is empty: give a name, or leave it out")
+        if isinstance(what, Path):
+            file = ModelFile.read(what)
+            return cls(name, what.name, file.sha256, file.model())
         model = model_that_scores(what)
-        return cls(name, model.name, sha256_of(what) if isinstance(what, Path) else None, model)
+        return cls(name, model.name, None, model)
 
     @classmethod
     def remembered(cls, facts: ScoreFacts) -> Self:
@@ -54,9 +56,13 @@ class ScoreColumn:
 
     def again(self, what: Any) -> "ScoreColumn":
         """The column with its model again. Refuses another file than the one that wrote it."""
-        given = ScoreColumn.of(what, self.name)
-        self.refuse_another(given)
-        return given
+        if not isinstance(what, Path):
+            given = ScoreColumn.of(what, self.name)
+            self.refuse_another(given)
+            return given
+        file = ModelFile.read(what)
+        self.refuse_another(ScoreColumn(self.name, what.name, file.sha256, None))
+        return ScoreColumn(self.name, what.name, file.sha256, file.model(known=file.sha256 == self.sha256))
 
     def refuse_another(self, given: "ScoreColumn") -> None:
         if self.sha256 is not None and given.sha256 != self.sha256:

@@ -15,6 +15,7 @@ from resus.external.columns import Categories, matrix
 from resus.external.probabilities import not_binary
 from resus.external.scoring_model import broken_file, library
 
+_END = 8  # bytes with the brace that ends both formats
 LOGISTIC = ("binary:logistic", "binary:logitraw", "reg:logistic")
 
 
@@ -28,12 +29,13 @@ class XgboostFile:
     listed: Mapping[int, Categories]
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path, data: bytes) -> Self:
         xgboost = library("xgboost", path.name)
         booster = xgboost.Booster()
-        _refuse_cut(path)
+        if not data[-_END:].rstrip().endswith(b"}"):  # XGBoost takes all memory for sizes that it reads from garbage
+            raise broken_file(path, "XGBoost", "it is something else, or cut short")
         try:
-            booster.load_model(path)
+            booster.load_model(bytearray(data))
             objective = json.loads(booster.save_config())["learner"]["objective"]["name"]
         except (xgboost.core.XGBoostError, UnicodeDecodeError):  # XGBoost's message is a stack of addresses
             raise broken_file(path, "XGBoost", "the library cannot read it") from None
@@ -53,14 +55,6 @@ class XgboostFile:
         trees = (0, int(best) + 1) if best is not None else (0, 0)
         margins = self.booster.predict(rows, output_margin=True, iteration_range=trees)
         return np.asarray(margins, dtype=np.float64)
-
-
-def _refuse_cut(path: Path) -> None:
-    """Both formats end with a brace. XGBoost reads sizes from garbage in a cut `.ubj`, and takes all memory."""
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - 8))
-        if not stream.read().rstrip().endswith(b"}"):
-            raise broken_file(path, "XGBoost", "it is something else, or cut short")
 
 
 def _listed(booster: Any, path: Path) -> dict[int, Categories]:

@@ -7,15 +7,18 @@ from resus.model.personalizer import Personalizer
 from resus.model.predictors.base import Predictor
 
 
-def build_personalizer(config: Config, features: FeatureMap, predictor: Predictor | None = None) -> Personalizer:
-    """A model to train, on a predictor that may be trained already."""
-    predictor = predictor or config.predictor.build_predictor(features)
-    encoder = config.encoder.build_encoder(features)
-    fusion = Fusion(
+def build_fusion(config: Config) -> Fusion:
+    return Fusion(
         max_size=config.max_support,
         scale=config.fusion.scale,
         per_size=config.fusion.per_size,
         bias=config.fusion.bias,
         monotone=config.fusion.monotone,
     )
-    return Personalizer(predictor, encoder, config.learner.build_learner(encoder), fusion)
+
+
+def build_personalizer(config: Config, features: FeatureMap, predictor: Predictor | None = None) -> Personalizer:
+    """A model to train, on a predictor that may be trained already."""
+    predictor = predictor or config.predictor.build_predictor(features)
+    encoder = config.encoder.build_encoder(features)
+    return Personalizer(predictor, encoder, config.learner.build_learner(encoder), build_fusion(config))

@@ -23,7 +23,7 @@ PLUS = "resus-plus"
 WITHOUT: dict[str, tuple[str, dict[str, Any]]] = {  # RESUS+ with one setting changed
     **{
         part: (f"without {part}", {f"learner.{part}": False})
-        for part in ("bias", "matches", "taste", "choices", "context", "common", "scale")
+        for part in ("bias", "matches", "taste", "choices", "context", "common", "scale", "trust", "sizes")
     },
     "folds": ("without cross-fitting", {"training.folds": 1}),
     "average": ("without averaging", {"training.average": "never"}),

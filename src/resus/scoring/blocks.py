@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from resus.data.problems import Problem, refuse
 from resus.data.readers.frames import as_frame
-from resus.data.readers.tables import PARQUET_SUFFIXES, read_plain
+from resus.data.readers.tables import PARQUET_SUFFIXES, read_plain, unusable_file
 from resus.data.schema import TableSchema
 
 READ_BYTES = 1 << 20  # of a column at a time, because a row group can be as large as the file
@@ -53,8 +53,8 @@ class ParquetBlocks:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.is_file():
-            refuse([Problem(str(path), None, None, "the file does not exist", "check the path")])
+        unusable = unusable_file(path)
+        refuse([unusable] if unusable else [])
         with self._whole(), pq.ParquetFile(path) as file:
             self._schema = file.schema_arrow.remove_metadata()
             self.rows = int(file.metadata.num_rows)

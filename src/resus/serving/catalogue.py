@@ -15,6 +15,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from resus.arrays import Array, Floats, Ids, Integers
+from resus.arrow_files import read_arrow
 from resus.checked_folder import CheckedFolder
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
@@ -216,13 +217,16 @@ class Catalogue:
             writer.write_table(table)
 
     @classmethod
-    def load(cls, folder: CheckedFolder) -> "Catalogue":
+    def load(cls, folder: CheckedFolder, features: FeatureMap) -> "Catalogue":
+        """The catalogue of a folder, if it fits the features of the model."""
         path, content = folder.path / CATALOGUE, folder.read(CATALOGUE)
         try:
-            table = pa.ipc.open_file(content).read_all()
+            table = read_arrow(content)
             facts = CatalogueFacts.model_validate_json((table.schema.metadata or {})[b"resus"])
-            width = len(facts.field_of)
-            return cls(
+            width = features.n_columns
+            _check_table(table, width, weighted=features.weighted)
+            _check_fields(facts, features)
+            read = cls(
                 items=tuple(table["item"].to_pylist()),
                 titles=tuple(table["title"].to_pylist()),
                 counts=tuple(table["count"].to_pylist()),
@@ -233,11 +237,41 @@ class Catalogue:
                 ids=_matrix(table["ids"], width),
                 weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
             )
-        except (pa.ArrowException, KeyError, ValueError, TypeError, RuntimeError) as error:
+            _check_ids(read.ids, features)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ArtifactError(
                 f"{path} is not a complete catalogue ({reason}): make it again with 'resus export'"
             ) from None
+        return read
+
+
+def _check_table(table: pa.Table, width: int, *, weighted: bool) -> None:
+    kinds = {"item": pa.string(), "title": pa.string(), "count": pa.int64(), "mean": pa.float64()}
+    kinds["ids"] = pa.list_(pa.int32(), width)
+    if weighted:
+        kinds["weights"] = pa.list_(pa.float32(), width)
+    if dict(zip(table.schema.names, table.schema.types, strict=True)) != kinds:
+        raise ValueError("its columns are not those of the model")
+    for name in kinds.keys() - {"title", "mean"}:
+        if table[name].null_count:
+            raise ValueError(f"{name} is missing for some items")
+
+
+def _check_fields(facts: CatalogueFacts, features: FeatureMap) -> None:
+    names = {field.name for field in features.fields}
+    own = range(-1, len(facts.fields))
+    if {*facts.fields, *facts.context} != names or len(facts.field_of) != features.n_columns:
+        raise ValueError("its fields are not those of the model")
+    if not all(field in own for field in facts.field_of):
+        raise ValueError("a column belongs to no field")
+
+
+def _check_ids(ids: Ids, features: FeatureMap) -> None:
+    for field, first, columns in features.blocks:
+        block = ids[:, columns]
+        if block.size and not first <= block.min() <= block.max() < first + field.ids:
+            raise ValueError(f"it has values of {field.name} that the model does not know")
 
 
 def _values(log: InteractionLog, block: slice) -> Columns:

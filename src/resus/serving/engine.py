@@ -15,7 +15,7 @@ from resus.model.inference.model import Scores
 from resus.model.inference.parts import sigmoid
 from resus.serving.answers import Scored
 from resus.serving.items import ItemChange, ItemChanges, latest
-from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID
+from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
 from resus.serving.live.user import LiveUser
 from resus.serving.live.users import Asked, LiveUsers
 from resus.serving.loaded import LoadedModel
@@ -92,6 +92,7 @@ class Engine:
 
     def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
         """Store all events of a batch, or none; they are durable when this returns."""
+        check_times([event.time for event in events])
         self._refresh()
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
         self.loaded.rows_of([event for _, event in batch])  # an event that the model cannot read is not stored
@@ -217,13 +218,16 @@ class Engine:
             return [loaded.item_of(row) for row in candidates], loaded.model.encode(rows)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
-        """Inline events in order, under the rules of the store: a known id corrects the label, and the latest count."""
+        """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""
         order: list[tuple[float, str | int]] = []  # events without ids keep their order at equal times
         kept: dict[str | int, Event] = {}
         for place, one in enumerate(sent):
             key = place if one.id is None else one.id
             if key in kept:
-                kept[key] = replace(kept[key], label=one.label)
+                order.remove((kept[key].time, key))
+                moved = kept[key].time if one.time is None else one.time
+                kept[key] = replace(kept[key], label=one.label, time=moved)
+                bisect.insort(order, (moved, key))
                 continue
             kept[key] = self._event(f"{key}", float(place) if one.time is None else one.time, one)
             bisect.insort(order, (kept[key].time, key))

@@ -10,7 +10,7 @@ from resus.data.log.log import InteractionLog
 from resus.data.problems import refuse
 from resus.data.readers.delimited import read_delimited
 from resus.errors import ConfigError, DataError
-from resus.files import MAX_JSON_BYTES, atomic_folder, read_bounded
+from resus.files import MAX_JSON_BYTES, atomic_folder, open_regular, read_bounded
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
@@ -62,7 +62,7 @@ def read_titles(path: Path) -> dict[str, str]:
     if path.suffix.lower() == ".dat":
         read = read_delimited(path, separator="::", encoding="latin-1", names=MOVIES, quoted=False)
     else:
-        tabbed = path.is_file() and b"\t" in path.read_bytes().partition(b"\n")[0]
+        tabbed = path.is_file() and b"\t" in _first_line(path)
         read = read_delimited(path, separator="\t" if tabbed else ",", quoted=not tabbed)
     refuse(read.problems)
     assert read.frame is not None
@@ -73,3 +73,8 @@ def read_titles(path: Path) -> dict[str, str]:
         raise DataError(f"{path} has no column 'title' among {', '.join(names)}: write two columns, item and title")
     listed = read.frame.select(item, title).drop_nulls().unique(item, keep="first")
     return dict(zip(listed[item], listed[title], strict=True))
+
+
+def _first_line(path: Path) -> bytes:
+    with open_regular(path) as stream:
+        return stream.readline(1 << 20)

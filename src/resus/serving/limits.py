@@ -1,7 +1,11 @@
 """How much one request may hold, whichever way it comes in, and the check of the field values in it."""
 
 import math
+import time
+from collections.abc import Sequence
 from typing import Any
+
+from resus.errors import DataError
 
 MAX_CANDIDATES = 1000  # per request
 MAX_EVENTS = 1000  # per request, and per batch of a store
@@ -11,6 +15,7 @@ MAX_VALUES = 100  # in one field
 MAX_TEXT = 1000  # characters of a value
 MAX_ID = 200  # characters of the id of a user, an event or an item
 MAX_FEATURES_BYTES = 4096  # of a stored event's fields, as JSON
+MAX_AHEAD = 86_400  # seconds that the time of an event may be ahead of the clock
 EVENTS_PER_USER = 200  # by default; the latest count
 
 VALUE_RULE = (
@@ -64,6 +69,17 @@ def checked_field_values(given: Any) -> dict[str, Any]:
         if len(several) > MAX_VALUES or not all(_is_scalar(one) for one in several):
             raise BadValueError(name, VALUE_RULE)
     return given
+
+
+def check_times(times: Sequence[float]) -> None:
+    """An event far ahead would stay the latest of its user for ever, and push out each new one."""
+    latest = time.time() + MAX_AHEAD
+    for place, given in enumerate(times):
+        if given > latest:
+            raise DataError(
+                f"events[{place}], time: {given:g} is more than a day ahead; "
+                "give seconds since 1970, or a smaller number that grows"
+            )
 
 
 def _is_scalar(value: Any) -> bool:

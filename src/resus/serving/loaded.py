@@ -59,7 +59,7 @@ class LoadedModel:
             features=artifact.features,
             model=inference(artifact),
             sha256=opened.sha256,
-            catalogue=Catalogue.load(opened) if CATALOGUE in opened else None,
+            catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
             histories=read_histories(opened) if TEST_USERS in opened else [],
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
         )

@@ -87,7 +87,10 @@ class InlineEvent(Message):
 
 
 class PostedEvent(InlineEvent):
-    """One event of one user. The same user and id again is the same event; it can only correct the label."""
+    """One event of one user. The same user and id again is the same event; it corrects label and time.
+
+    `time` is in seconds since 1970 and at most a day ahead, or a smaller number that grows.
+    """
 
     id: Id
     user: Id

@@ -136,11 +136,12 @@ class _WithUserVectors(nn.Module):
         """Mean cross-entropy of the rows, plus the decay of the vectors they use."""
         vectors = self.users(Features(torch.from_numpy(users).unsqueeze(1), None)).squeeze(1)
         bias, taste = vectors[:, 0], vectors[:, 1:]
-        factors, offered, common = self.encoder.factors(features)
+        factors, traits, common = self.encoder.factors(features)
         choices = self._choices(users, log, drawn)
+        offered = torch.cat([factors, traits], dim=1)
         logits = basis + bias + common + (taste * factors).sum(dim=1) + (choices * offered).sum(dim=1)
         decay = bias.square() + common.square()
-        for part in (factors, offered, choices):
+        for part in (factors, traits, choices):
             decay = decay + part.square().sum(dim=1)
         decay = DECAY * decay + DECAY_OF_TASTE * taste.square().sum(dim=1)
         loss: Tensor = functional.binary_cross_entropy_with_logits(logits, labels) + decay.mean()

@@ -1,6 +1,8 @@
 """Archives are fetched, resumed, checked and unpacked."""
 
 import hashlib
+import os
+import random
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from typing import ClassVar
 
 import pytest
 
+from resus.data.datasets import download as fetching
 from resus.data.datasets.download import download, unpack
 from resus.errors import DataError, DownloadError
 
@@ -151,3 +154,95 @@ def test_a_damaged_archive_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist"):
         unpack(tmp_path / "no.zip", ["rows.dat"], tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
+
+
+def zipped(path: Path, content: bytes, method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as stored:
+        stored.writestr("rows.dat", content)
+    return path
+
+
+def refused(archive: Path, out: Path) -> str:
+    with pytest.raises(DataError) as caught:
+        unpack(archive, ["rows.dat"], out)
+    assert "\n" not in str(caught.value)
+    assert str(archive) in str(caught.value)
+    assert not out.exists()
+    return str(caught.value)
+
+
+def test_an_archive_that_unpacks_to_a_thousand_times_its_size_is_refused(tmp_path: Path) -> None:
+    bomb = zipped(tmp_path / "bomb.zip", bytes(1 << 25))
+    assert bomb.stat().st_size < 1 << 16
+    assert "more than 200 times its size" in refused(bomb, tmp_path / "out")
+
+
+def test_a_member_that_lies_about_its_packed_size_is_refused(tmp_path: Path) -> None:
+    bomb = zipped(tmp_path / "bomb.zip", bytes(1 << 25))
+    content = bytearray(bomb.read_bytes())
+    packed = content.rindex(b"PK\x01\x02") + 20
+    content[packed : packed + 4] = (1 << 24).to_bytes(4, "little")
+    bomb.write_bytes(content)
+    assert "more than 200 times its size" in refused(bomb, tmp_path / "out")
+
+
+def test_a_member_that_is_longer_than_it_says_is_refused(tmp_path: Path) -> None:
+    archive = zipped(tmp_path / "a.zip", b"rows\n" * 1000)
+    content = bytearray(archive.read_bytes())
+    for record, place in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):
+        start = content.rindex(record) + place
+        content[start : start + 4] = (10).to_bytes(4, "little")
+    archive.write_bytes(content)
+    assert "not a whole zip archive" in refused(archive, tmp_path / "out")
+
+
+def test_an_encrypted_archive_is_refused(tmp_path: Path) -> None:
+    archive = zipped(tmp_path / "a.zip", b"rows")
+    content = bytearray(archive.read_bytes())
+    for record, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        content[content.rindex(record) + place] |= 1
+    archive.write_bytes(content)
+    assert "is encrypted: unpack it yourself" in refused(archive, tmp_path / "out")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+def test_an_archive_of_another_kind_is_refused(tmp_path: Path, method: int) -> None:
+    assert "packed in another way" in refused(zipped(tmp_path / "a.zip", b"rows", method), tmp_path / "out")
+
+
+def test_what_is_not_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.zip")
+    (tmp_path / "zero.zip").symlink_to("/dev/zero")
+    (tmp_path / "folder.zip").mkdir()
+    assert "it is a named pipe" in refused(tmp_path / "pipe.zip", tmp_path / "out")
+    assert "it is a device" in refused(tmp_path / "zero.zip", tmp_path / "out")
+    assert "it is a folder" in refused(tmp_path / "folder.zip", tmp_path / "out")
+
+
+def test_a_damaged_archive_is_one_sentence_or_the_rows(tmp_path: Path) -> None:
+    rows = b"".join(b"%d::%d::5\n" % (number, number * 7 % 13) for number in range(300))
+    archive = zipped(tmp_path / "a.zip", rows)
+    content = archive.read_bytes()
+    for seed in range(400):
+        draw = random.Random(seed)
+        bent = bytearray(content)
+        for _ in range(draw.choice([1, 2, 6])):
+            bent[draw.randrange(len(bent))] = draw.randrange(256)
+        if seed % 5 == 0:
+            del bent[draw.randrange(len(bent)) :]
+        archive.write_bytes(bent)
+        out = tmp_path / f"out{seed}"
+        try:
+            unpack(archive, ["rows.dat"], out)
+        except DataError:
+            continue
+        assert (out / "rows.dat").read_bytes() == rows
+
+
+def test_a_server_that_never_stops_sending_is_refused(
+    site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "MAX_DOWNLOAD_BYTES", len(CONTENT) - 1)
+    with pytest.raises(DownloadError, match="sends more than"):
+        download(f"{site}/whole", tmp_path / "file.zip", checksum=CHECKSUM)
+    assert (tmp_path / "file.zip.part").stat().st_size == 0

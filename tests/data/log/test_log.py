@@ -1,6 +1,7 @@
 """A log on disk is the log in memory, mapped; anything else in its place is named."""
 
 import json
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -164,6 +165,24 @@ def test_a_damaged_part_is_refused(
     damage(tmp_path / "log" / part)
     with pytest.raises(ArtifactError, match=str(tmp_path / "log")):
         InteractionLog.open(tmp_path / "log")
+
+
+def test_any_damage_is_one_sentence_or_a_log(log: InteractionLog, tmp_path: Path) -> None:
+    log.save(tmp_path / "log")
+    parts = {path: path.read_bytes() for path in sorted((tmp_path / "log").iterdir())}
+    for seed in range(300):
+        draw = random.Random(seed)
+        path = draw.choice(list(parts))
+        bent = bytearray(parts[path])
+        for _ in range(draw.choice([1, 1, 3, 10])):
+            bent[draw.randrange(min(len(bent), draw.choice([130, 1 << 20])))] = draw.randrange(256)
+        path.write_bytes(bent)
+        try:
+            InteractionLog.open(tmp_path / "log").user_ids.to_pylist()
+        except ArtifactError as error:
+            said = str(error)
+            assert "\n" not in said, f"seed {seed}: {said}"  # most damage raises, some does not
+        path.write_bytes(parts[path])
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """RESUS+ written out, one user at a time: feature vectors, a numeric optimiser and loops over pairs of rows."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ ITEMS = 4
 SMALLEST_ID = {"item": 1, "genre": 11, "tags": 21, "price": 41}  # of the fields' values
 MATCHES = {"item": 2.5, "genre": 0.4, "tags": 0.9, "price": 1.3}
 BIAS, TASTE, CHOICES, COMMON, SCALE, LIKE, DISLIKE = 0.6, 1.7, 0.8, 0.7, 1.2, 0.5, -0.9
+TRUST, BY_SIZE = (1.6, 0.7), (0.4, -0.3)
 
 
 def layout_of(taste: int) -> Layout:
@@ -35,6 +36,10 @@ def plus_learner(layout: Layout, *, steps: int = 14, **parts: bool) -> PlusLearn
         learner.log_matches.copy_(torch.tensor([MATCHES[name] for name in layout.names]).log())
     if learner.same_context is not None:
         learner.same_context.copy_(torch.tensor([LIKE, DISLIKE]))
+    if learner.log_trust is not None:
+        learner.log_trust.copy_(torch.tensor(TRUST).log())
+    if learner.by_size is not None:
+        learner.by_size.copy_(torch.tensor(BY_SIZE))
     return learner
 
 
@@ -125,6 +130,8 @@ class Scales:
     choices: float
     like: float
     dislike: float
+    trust: tuple[float, float]  # in a like and in a dislike
+    by_size: tuple[float, float]
 
     @classmethod
     def of(cls, learner: PlusLearner) -> "Scales":
@@ -136,12 +143,18 @@ class Scales:
         matches = [0.0] * len(learner.layout.names) if logarithms is None else np.exp(logarithms.tolist()).tolist()
         like, dislike = (0.0, 0.0) if learner.same_context is None else learner.same_context.tolist()
         named = dict(zip(learner.layout.names, matches, strict=True))
-        return cls(scale("bias"), named, scale("taste"), scale("choices"), like, dislike)
+        trusted = (1.0, 1.0) if learner.log_trust is None else tuple(np.exp(learner.log_trust.tolist()))
+        by_size = (0.0, 0.0) if learner.by_size is None else tuple(learner.by_size.tolist())
+        return cls(scale("bias"), named, scale("taste"), scale("choices"), like, dislike, trusted, by_size)
+
+    def trust_in(self, labels: Doubles) -> Doubles:
+        return np.where(labels > 0, *self.trust)
 
     def only(self, part: str) -> "Scales":
         """All but one part of the prior, `bias`, `taste` or a field, set to 0."""
         of_fields = {name: value * (name == part) for name, value in self.matches.items()}
-        return Scales(self.bias * (part == "bias"), of_fields, self.taste * (part == "taste"), 0.0, 0.0, 0.0)
+        bias, taste = self.bias * (part == "bias"), self.taste * (part == "taste")
+        return replace(self, bias=bias, matches=of_fields, taste=taste, choices=0.0, like=0.0, dislike=0.0)
 
 
 def design_of(rows: Sequence[Row], scales: Scales) -> Doubles:
@@ -158,18 +171,18 @@ def design_of(rows: Sequence[Row], scales: Scales) -> Doubles:
     return np.array(design)
 
 
-def newton(design: Doubles, labels: Doubles, basis: Doubles) -> tuple[Doubles, Doubles]:
-    """The mode of a logistic regression under a unit prior, and its Hessian there."""
-    weights = np.zeros(design.shape[1])
+def newton(design: Doubles, labels: Doubles, basis: Doubles, trust: Doubles | None = None) -> tuple[Doubles, Doubles]:
+    """The mode of a logistic regression under a unit prior, and its Hessian there; `trust` weighs the labels."""
+    weights, counts = np.zeros(design.shape[1]), np.ones(len(labels)) if trust is None else trust
 
     def loss(point: Doubles) -> float:
         logits = basis + design @ point
-        return float(np.logaddexp(0, logits).sum() - labels @ logits + point @ point / 2)
+        return float(counts @ (np.logaddexp(0, logits) - labels * logits) + point @ point / 2)
 
     for _ in range(60):
         chance = 1 / (1 + np.exp(-(basis + design @ weights)))
-        hessian = design.T @ (design * (chance * (1 - chance))[:, None]) + np.eye(len(weights))
-        step = np.linalg.solve(hessian, design.T @ (labels - chance) - weights)
+        hessian = design.T @ (design * (counts * chance * (1 - chance))[:, None]) + np.eye(len(weights))
+        step = np.linalg.solve(hessian, design.T @ (counts * (labels - chance)) - weights)
         while loss(weights + step) > loss(weights) + 1e-12:
             step = step / 2
         weights = weights + step
@@ -194,14 +207,22 @@ def context_term(support: Sequence[Row], labels: Doubles, query: Row, scales: Sc
     return said
 
 
+def size_term(support: Sequence[Row], query: Row, scales: Scales) -> float:
+    """What the number of the user's events of other items adds."""
+    others = sum(not row.is_of(query) for row in support)
+    soon, late = scales.by_size
+    return soon * others / (others + FEW_CHOICES) + late * float(np.log(1 + others / FEW_CHOICES))
+
+
 def answers_of(learner: PlusLearner, support: Doubles, labels: Doubles, basis: Doubles, query: Doubles) -> Doubles:
     """What the events of one user add to the crowd's logits; `basis` holds those of the events."""
     scales, events, asked = Scales.of(learner), *(rows_of(rows, learner.layout) for rows in (support, query))
     design = design_of([*events, *asked], scales)
-    weights, _ = newton(design[: len(events)], labels, basis)
+    weights, _ = newton(design[: len(events)], labels, basis, scales.trust_in(labels))
     found: Doubles = design[len(events) :] @ weights
     for place, row in enumerate(asked):
         found[place] += choices_term(events, row, scales) + context_term(events, labels, row, scales)
+        found[place] += size_term(events, row, scales)
     return found
 
 

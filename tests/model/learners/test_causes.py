@@ -13,13 +13,14 @@ from plus_oracle import (
     newton,
     plus_learner,
     rows_of,
+    size_term,
 )
 
 from resus.model.fusion import NUMBER_OF_EVENTS, Fusion
 from resus.model.learners.base import Answer, Explanation
 
 LAYOUT = layout_of(3)
-PARTS = ("bias", "matches", "taste", "choices", "context")
+PARTS = ("bias", "matches", "taste", "choices", "context", "sizes", "trust")
 CAUSES = {  # → part of the prior
     "generosity": "bias",
     "this very item": "item",
@@ -53,9 +54,13 @@ def test_each_part_of_plus_is_a_cause(events: int, off: str | None) -> None:
     if context is not None:
         expected = [context_term(known, labels, row, scales) for row in asked]
         np.testing.assert_allclose(context, expected, rtol=1e-4, atol=1e-6)
+    sizes = causes.pop(NUMBER_OF_EVENTS, None)
+    assert (sizes is None) == (off == "sizes")
+    if sizes is not None:
+        np.testing.assert_allclose(sizes, [size_term(known, row, scales) for row in asked], rtol=1e-4, atol=1e-6)
     scale_of = {"bias": scales.bias, "taste": scales.taste, **scales.matches}
     assert set(causes) == {cause for cause, part in CAUSES.items() if scale_of[part]}
-    weights, _ = newton(design_of([*known, *asked], scales)[:events], labels, basis)
+    weights, _ = newton(design_of([*known, *asked], scales)[:events], labels, basis, scales.trust_in(labels))
     for cause, found in causes.items():
         columns = design_of([*known, *asked], scales.only(CAUSES[cause]))[events:]
         np.testing.assert_allclose(found, columns @ weights, rtol=1e-4, atol=1e-5)

@@ -106,7 +106,11 @@ CASES = {
     "plus": Case(lambda width: plus_learner(layout_of(width)), posterior_mode, coded, tolerance=3e-5),
     "only what a learner must have": Case(lambda _: MeanLearner(), shrunk_mean),
 }
-BESIDE_THE_FIT = ("choice of items", "same context")  # causes that the parts of the events leave out
+BESIDE_THE_FIT = (
+    "choice of items",
+    "same context",
+    "number of events",
+)  # causes that the parts of the events leave out
 every_learner = pytest.mark.parametrize("kind", CASES)
 
 

@@ -165,7 +165,7 @@ def test_the_posterior_is_that_of_the_support_after_any_changes(steps: list[tupl
     torch.testing.assert_close(answer.residual, expected, rtol=1e-5, atol=1e-5)
     assert answer.explanation is not None
     causes = answer.explanation.causes
-    fitted = answer.residual - causes["choice of items"] - causes["same context"]
+    fitted = answer.residual - sum(causes[cause] for cause in ("choice of items", "same context", "number of events"))
     torch.testing.assert_close(answer.explanation.parts.sum(dim=1), fitted, rtol=1e-4, atol=1e-5)
     (posterior,) = learner.posteriors(*support, [len(followed.events)])
     variance = posterior.variance(candidates.unsqueeze(0))

@@ -18,7 +18,6 @@ from resus.model.learners.plus import fit as fitting
 from resus.model.learners.plus.fit import fit
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.plus.numbers import LONG
-from resus.model.learners.plus.prior import Known
 
 WIDTH = 3
 
@@ -70,7 +69,7 @@ class Users:
     def mode(self, user: int, learner: PlusLearner) -> tuple[Doubles, Doubles]:
         """Of the weights of these vectors, with the Hessian there."""
         _, labels, basis, _ = self.known(user)
-        return newton(self.designs(user, learner)[0], labels, basis)
+        return newton(self.designs(user, learner)[0], labels, basis, Scales.of(learner).trust_in(labels))
 
 
 def drawn(sizes: list[int], *, width: int = WIDTH, places: int = 5, seed: int = 0, spread: float = 2.0) -> Users:
@@ -88,23 +87,23 @@ def test_no_step_leads_away_from_the_mode() -> None:
     users, learner = drawn([30], width=4, seed=3, spread=6.0), built(width=4)
     _, labels, basis, _ = users.known(0)
     design, _ = users.designs(0, learner)
-    known = Known.of(learner.layout, users.support, users.mask, users.outcomes)
+    known, trust = learner.known(users.support, users.mask, users.outcomes), Scales.of(learner).trust_in(labels)
     losses = []
     for steps in range(1, 9):
         dual = fit(learner.prior, known, steps=steps).detach().numpy()[0]
         weights = design.T @ dual
         logits = basis + design @ weights
-        losses.append(np.logaddexp(0, logits).sum() - labels @ logits + weights @ weights / 2)
+        losses.append(trust @ (np.logaddexp(0, logits) - labels * logits) + weights @ weights / 2)
     assert np.all(np.diff(losses) <= 1e-9)
-    best, _ = newton(design, labels, basis)
+    best, _ = newton(design, labels, basis, trust)
     logits = basis + design @ best
-    optimum = np.logaddexp(0, logits).sum() - labels @ logits + best @ best / 2
+    optimum = trust @ (np.logaddexp(0, logits) - labels * logits) + best @ best / 2
     assert losses[5] - optimum < 1e-6 * (losses[0] - optimum)
 
 
 def test_steps_end_where_more_of_them_would_not_be_seen() -> None:
     users = drawn([12, 7], seed=4)
-    known = Known.of(layout_of(WIDTH), users.support, users.mask, users.outcomes)
+    known = built().known(users.support, users.mask, users.outcomes)
     fits = [fit(built().prior, known, steps=steps).detach() for steps in (1, 9, 30)]
     assert torch.equal(fits[1], fits[2]), "none is taken after the fit has arrived"
     assert not torch.allclose(fits[0], fits[1], atol=1e-3)
@@ -119,7 +118,7 @@ def test_six_steps_are_near_the_mode_also_of_a_long_user_of_one_label(label: flo
     np.testing.assert_allclose(found, answers_of(learner, *user.known(0)), rtol=0.03, atol=1e-3)
 
 
-@pytest.mark.parametrize("missing", ["bias", "matches", "taste", "choices", "context"])
+@pytest.mark.parametrize("missing", ["bias", "matches", "taste", "choices", "context", "trust", "sizes"])
 def test_a_part_left_out_adds_nothing(missing: str) -> None:
     users, learner = drawn([6, 4], seed=4), built(14, **{missing: False})
     found = users.answers(learner).detach().double().numpy()
@@ -144,7 +143,7 @@ def test_prefixes_answer_as_each_size_on_its_own(sizes: list[int], width: int, s
 
 @pytest.mark.parametrize("asked", [[0, 1], [1], [0, 1, 2, 3], [3, 0]])
 def test_prefixes_of_a_surely_wrong_basis_end_at_the_mode(asked: list[int]) -> None:
-    learner = built(6, matches=False, taste=False, choices=False, context=False)
+    learner = built(6, **dict.fromkeys(("matches", "taste", "choices", "context", "trust", "sizes"), False))
     learner.start_from(bias=16.0)
     users = drawn([3])
     outcomes = learner.outcomes(torch.ones(1, 3), torch.full((1, 3), -8.0))
@@ -230,7 +229,7 @@ def test_gradients_of_the_scales_are_those_of_differences() -> None:
 
 def test_unknown_items_do_not_match_but_leave_each_other_out() -> None:
     """For the fit they are items of their own; choices and contexts leave them out, since they may be the same item."""
-    users, learner = drawn([6, 3], seed=15), built(choices=False, context=False)
+    users, learner = drawn([6, 3], seed=15), built(choices=False, context=False, sizes=False)
     item_share = 3 + sum(learner.layout.columns)
     support, query = users.support.clone(), users.query.clone()
     support[:, :2, item_share], query[:, 0, item_share] = 0.0, 0.0

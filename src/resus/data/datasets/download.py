@@ -1,10 +1,10 @@
 """Fetch a publisher's archive, resume a broken download, check its checksum, and unpack it."""
 
 import contextlib
+import errno
 import hashlib
 import http.client
 import os
-import shutil
 import urllib.error
 import urllib.request
 import zipfile
@@ -12,13 +12,18 @@ import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from resus.checking import on_one_line
 from resus.errors import DataError, DownloadError
-from resus.files import atomic_folder, storage_errors
+from resus.files import atomic_folder, open_regular, reason_of, storage_errors
 from resus.progress import Progress, silent
 
 _BLOCK = 1 << 18
 _TIMEOUT_SECONDS = 30
 _RANGE_NOT_SATISFIABLE = 416
+MAX_DOWNLOAD_BYTES = 1 << 32
+MAX_RATIO = 200  # of a member's size to its size in the archive: text takes 3 to 20
+_ALWAYS_ALLOWED = 1 << 20
+_ENCRYPTED = 1  # in the flags of a member
 
 
 def download(url: str, target: Path, *, checksum: str, progress: Progress | None = None) -> Path:
@@ -61,8 +66,13 @@ def _fetch(url: str, part: Path, progress: Progress) -> None:
                 block = response.read(_BLOCK)
             if not block:
                 break
-            sink.write(block)
             have += len(block)
+            if have > MAX_DOWNLOAD_BYTES:
+                sink.truncate(0)
+                raise DownloadError(
+                    f"{url} sends more than {MAX_DOWNLOAD_BYTES:,} bytes: fetch it by hand and give its path"
+                )
+            sink.write(block)
             progress(name, have, total)
         sink.flush()
         os.fsync(sink.fileno())
@@ -116,15 +126,57 @@ def _digest(path: Path, checksum: str) -> str:
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> Path:
     """Write the members of a zip archive into one folder, all or none. Their paths in the archive do not count."""
     try:
-        with zipfile.ZipFile(archive) as stored, atomic_folder(folder) as aside:
-            missing = set(members) - set(stored.namelist())
+        with open_regular(archive) as stream, zipfile.ZipFile(stream) as stored, atomic_folder(folder) as aside:
+            known = {member.filename: member for member in stored.infolist()}
+            missing = set(members) - known.keys()
             if missing:
                 raise DataError(f"{archive} has no member {min(missing)}: fetch the publisher's archive again")
-            for member in members:
-                with stored.open(member) as source, (aside / Path(member).name).open("wb") as sink:
-                    shutil.copyfileobj(source, sink)
+            room = os.fstat(stream.fileno()).st_size * MAX_RATIO + _ALWAYS_ALLOWED
+            for name in members:
+                _check_member(archive, known[name])
+                room -= known[name].file_size
+                if room < 0:
+                    raise DataError(_too_large(archive, name))
+                _unpack_member(stored, known[name], aside / Path(name).name)
     except FileNotFoundError:
         raise DataError(f"{archive} does not exist: check the path") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
-        raise DataError(f"{archive} is not a whole zip archive ({error}): fetch it again") from None
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+        raise DataError(f"{archive} is not a whole zip archive ({on_one_line(error)}): fetch it again") from None
+    except OSError as error:
+        if error.filename != str(archive) and error.errno != errno.EINVAL:  # EINVAL: a place before the file's begin
+            raise
+        raise DataError(f"{archive} cannot be read as a zip archive ({reason_of(error)}): fetch it again") from None
     return folder
+
+
+def _check_member(archive: Path, member: zipfile.ZipInfo) -> None:
+    """Refuse a member before any of it is unpacked."""
+    if member.flag_bits & _ENCRYPTED:
+        raise DataError(f"{archive} is encrypted: unpack it yourself, and give the folder with --path")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(
+            f"{archive} is packed in another way than the publisher's: unpack it yourself, and give the folder with "
+            "--path"
+        )
+    if member.file_size > member.compress_size * MAX_RATIO + _ALWAYS_ALLOWED:
+        raise DataError(_too_large(archive, member.filename))
+
+
+def _too_large(archive: Path, name: str) -> str:
+    return (
+        f"{archive} would unpack {name} to more than {MAX_RATIO} times its size, which no data set does: fetch the "
+        "publisher's archive again"
+    )
+
+
+def _unpack_member(stored: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:
+    """Write as many bytes as the member says that it has, and no more."""
+    left = member.file_size
+    with stored.open(member) as source, target.open("wb") as sink:
+        while block := source.read(_BLOCK):
+            left -= len(block)
+            if left < 0:
+                raise zipfile.BadZipFile(f"{member.filename} is longer than it says")
+            sink.write(block)
+    if left:
+        raise zipfile.BadZipFile(f"{member.filename} is cut short")

@@ -3,11 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from resus.arrays import Array, Doubles, Floats, Ids, Integers
 from resus.data.fields.vocabulary import Vocabulary
@@ -36,6 +36,8 @@ class Field(ABC):
     It reads a value as `columns` ids and their weights. Its ids begin with 0, which stands for a value that is missing
     or was never seen. If the weights are None, each of them is 1.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", allow_inf_nan=False)  # for `from_json`
 
     kind: ClassVar[str]
     options: ClassVar[type[FieldOptions]] = FieldOptions
@@ -116,6 +118,12 @@ class Field(ABC):
         return {"kind": self.kind, **{part.name: getattr(self, part.name) for part in fields(self)}}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        parts: dict[str, Any] = {key: tuple(part) if isinstance(part, list) else part for key, part in value.items()}
-        return cls(**parts)
+    def from_json(cls, value: Any) -> Self:
+        """What `to_json` gave, without the kind; ValueError if it is anything else."""
+        field: Self = _reader(cls).validate_python(value)
+        return field
+
+
+@cache
+def _reader(kind: type[Field]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

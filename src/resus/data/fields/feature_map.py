@@ -10,13 +10,17 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 import polars as pl
+from pydantic import ValidationError
 
 from resus.arrays import Floats, Ids
+from resus.checking import shortened
 from resus.data.fields import KINDS
 from resus.data.fields.base import Encoded, Field
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.errors import DataError, RowError
+
+MAX_FIELDS = 10_000
 
 
 class Block(NamedTuple):
@@ -155,6 +159,29 @@ class FeatureMap:
         return {"item": self.item, "fields": [field.to_json() for field in self.fields]}
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Self:
-        fields = [dict(field) for field in value["fields"]]
-        return cls(tuple(KINDS[field.pop("kind")].from_json(field) for field in fields), value["item"])
+    def from_json(cls, value: Any) -> Self:
+        """What `to_json` gave; ValueError, in words, if it is anything else."""
+        listed = value.get("fields") if isinstance(value, dict) else None
+        if not isinstance(listed, list) or not isinstance(value.get("item"), str):
+            raise ValueError("the features have no fields or no item")
+        if len(listed) > MAX_FIELDS:
+            raise ValueError(f"the features have {len(listed):,} fields, more than {MAX_FIELDS:,}")
+        features = cls(tuple(map(_field_of, listed)), value["item"])
+        names = [field.name for field in features.fields]
+        if len(set(names)) < len(names) or (features.item and features.item not in names):
+            raise ValueError("the names of the features are not those of the fields")
+        if features.n_ids > np.iinfo(np.int32).max:
+            raise ValueError("the features have too many values")
+        return features
+
+
+def _field_of(value: Any) -> Field:
+    name, kind = (value.get("name"), value.get("kind")) if isinstance(value, dict) else (None, None)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"the feature {shortened(name)} is of the unknown kind {shortened(kind)}")
+    try:
+        return KINDS[kind].from_json({key: part for key, part in value.items() if key != "kind"})
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, found["loc"]))
+        raise ValueError(f"{where} of the feature {shortened(name)}: {found['msg'].lower()}") from None

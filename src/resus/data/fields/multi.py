@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from resus.data.fields.base import Encoded, Field, FieldOptions
 from resus.data.fields.values import as_text, text_of
 from resus.data.fields.vocabulary import Vocabulary
 
+MAX_VALUES = 1000  # of a row
 WIDEST_MULTI_HOT = 128  # ids; a tree sees only the first value of a wider field
 
 
@@ -21,7 +22,7 @@ class MultiOptions(FieldOptions):
     """Text is split at the separator. A row keeps its first `max_values` values."""
 
     separator: str = "|"
-    max_values: int = pydantic.Field(default=8, ge=1)
+    max_values: int = pydantic.Field(default=8, ge=1, le=MAX_VALUES)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class MultiField(Field):
     weighted = True
     takes_lists = True
 
-    slots: int = 1
+    slots: Annotated[int, pydantic.Field(ge=1, le=MAX_VALUES)] = 1
     separator: str = "|"
 
     @classmethod

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import polars as pl
@@ -34,7 +34,7 @@ class NumericField(Field):
     is_number = True
 
     center: float = 0.0
-    scale: float = 1.0
+    scale: Annotated[float, pydantic.Field(gt=0)] = 1.0
 
     @classmethod
     def learn(

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from resus.arrays import Array
+from resus.checking import on_one_line
+from resus.files import check_regular
 
 BLOCK_ROWS = 1 << 18
 
@@ -51,10 +53,13 @@ class ColumnWriter:
 
 def map_column(path: Path, dtype: npt.DTypeLike) -> Array:
     """The whole column as a read-only memory map; ValueError if the file is cut short or has another type."""
+    check_regular(path)
     try:
         mapped = np.lib.format.open_memmap(path, mode="r")
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path.name} is not a whole column: {error}") from None
+    except OSError:
+        raise
+    except Exception as error:  # numpy raises whatever its parser meets in a bent header
+        raise ValueError(f"{path.name} is not a whole column: {on_one_line(error)}") from None
     if mapped.dtype != np.dtype(dtype) or not mapped.flags.c_contiguous:
         raise ValueError(f"{path.name} does not hold {np.dtype(dtype)}")
     if path.stat().st_size != mapped.offset + mapped.nbytes:

@@ -10,15 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from resus.arrays import Array, Floats, Ids, Integers
+from resus.arrow_files import read_arrow
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.column_files import map_column, row_blocks
 from resus.data.log.manifest import MANIFEST, Manifest
 from resus.data.log.writer import COLUMNS, FEATURES, NO_EVENT, USERS, ContentHash, LogRows, column_file
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.files import atomic_folder, read_json
+from resus.files import atomic_folder, check_regular, read_json
 
 __all__ = ["FEATURES", "MANIFEST", "USERS", "InteractionLog", "check_log_folder"]
 
+_TEXT = (pa.string(), pa.large_string(), pa.string_view())
 PARTS = {MANIFEST, USERS, FEATURES, *map(column_file, COLUMNS)}
 
 
@@ -119,7 +121,11 @@ class InteractionLog:
         for name, column in columns.items():
             if len(column) != rows:
                 raise ValueError(f"{column_file(name)} has {len(column)} rows, not {rows}")
-        users = pa.ipc.open_file(pa.memory_map(str(folder / USERS))).read_all()
+        check_regular(folder / USERS)
+        users = read_arrow(pa.memory_map(str(folder / USERS)).read_buffer())
+        kinds = dict(zip(users.schema.names, users.schema.types, strict=True))
+        if kinds.pop("user", None) not in _TEXT or kinds != {"first_row": pa.int64()}:
+            raise ValueError(f"{USERS} has other columns than a log")
         features = FeatureMap.from_json(read_json(folder / FEATURES))
         if (users.num_rows, features.n_ids) != (manifest.counts.users, manifest.counts.ids):
             raise ValueError(f"{USERS} or {FEATURES} belongs to another log")
@@ -135,6 +141,14 @@ class InteractionLog:
             crowd=columns.get("crowd"),
             manifest=manifest,
         )
+
+    def check_content(self, folder: Path) -> None:
+        """Read all rows, and refuse a log of which a byte changed after it was written."""
+        if self._hash() != self.manifest.hash:
+            raise ArtifactError(
+                f"{folder} is a damaged prepared log (its rows changed after they were written): prepare the data "
+                "again with 'resus prepare'"
+            )
 
     def _blocks(self) -> Iterator[dict[str, Array]]:
         """Some rows of all columns at a time."""

@@ -15,6 +15,7 @@ import polars as pl
 
 from resus.arrays import Booleans, Integers
 from resus.data.problems import Problem
+from resus.files import memory_bytes, read_bounded, reason_of
 
 SEPARATORS = (",", "\t", ";", "|", "::")
 _UNIT_SEPARATOR = "\x1f"  # stands in for separators of several characters, which polars does not take
@@ -97,13 +98,13 @@ def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: 
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        raw = path.read_bytes()
+        raw = read_bounded(path, memory_bytes())
     except IsADirectoryError:
         raise _UnreadableError(None, None, "it is a folder, not a file", "name the file") from None
     except FileNotFoundError:
         raise _UnreadableError(None, None, "the file does not exist", "check the path") from None
     except OSError as error:
-        raise _UnreadableError(None, None, f"it cannot be read ({error.strerror})", "check its permissions") from None
+        raise _UnreadableError(None, None, f"it cannot be read ({reason_of(error)})", "check the file") from None
     if not raw.removeprefix(_BOM).strip():
         raise _UnreadableError(None, None, "the file is empty", "fetch or write it again")
     return raw

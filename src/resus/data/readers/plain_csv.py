@@ -12,7 +12,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from resus.files import open_regular
+
 _BOM = b"\xef\xbb\xbf"
+_LONGEST_LINE = 1 << 20
 
 
 class NotPlain(Exception):  # noqa: N818 - not an error: the strict reader takes the file
@@ -37,9 +40,12 @@ def read_plain_blocks(
 
 def _blocks_of_lines(path: Path, size: int) -> Iterator[bytes]:
     """The file in blocks of about `size` bytes, each ending where a line ends."""
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         while block := stream.read(size):
-            yield block + stream.readline() if block[-1:] != b"\n" else block
+            rest = stream.readline(_LONGEST_LINE) if block[-1:] != b"\n" else b""
+            if len(rest) == _LONGEST_LINE:
+                raise NotPlain
+            yield block + rest
 
 
 def _names(header: bytes) -> list[str]:

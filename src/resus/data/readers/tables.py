@@ -1,6 +1,6 @@
 """Tables of the user's own, CSV or Parquet: read with a schema, joined and written."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,12 +16,13 @@ from resus.data.problems import Problem, find_problems, refuse
 from resus.data.readers.delimited import FileRows, read_delimited
 from resus.data.readers.frames import as_frame
 from resus.data.schema import TableSchema
-from resus.errors import ConfigError
-from resus.files import atomic_path
+from resus.errors import ConfigError, DataError
+from resus.files import atomic_path, check_regular, memory_bytes, reason_of
 
 PARQUET_SUFFIXES = (".parquet", ".pq")
 TAB_SUFFIXES = (".tsv", ".tab")
 OWN_DEFAULTS = BuildOptions()
+_CELL_BYTES = 4  # at least, of a cell in memory
 
 _ROLES = {
     "user": ("user", "uid", "member", "visitor", "customer"),
@@ -115,14 +116,19 @@ def _separator(path: Path, schema: TableSchema | None) -> str:
 
 def _read_parquet(path: Path, schema: TableSchema | None, writer: ScoreWriter | None = None) -> FileRows:
     where = str(path)
-    if not path.is_file():
-        return FileRows(where, None, None, (Problem(where, None, None, "the file does not exist", "check the path"),))
+    unusable = unusable_file(path)
+    if unusable is not None:
+        return FileRows(where, None, None, (unusable,))
     try:
         # Arrow, not polars, whose reader panics on some damaged files
-        present = pq.read_schema(path).names
+        with pq.ParquetFile(path) as file:
+            present, rows = file.schema_arrow.names, file.metadata.num_rows
         columns = [name for name in schema.columns if name in present] if schema else present
         if schema and writer:
             columns = list(dict.fromkeys([*columns, *writer.columns_to_learn_from(schema, present, where)]))
+        if rows * len(columns or present) * _CELL_BYTES > memory_bytes():
+            what = f"its {rows:,} rows do not fit in memory"
+            return FileRows(where, None, None, (Problem(where, None, None, what, "split it into several files"),))
         table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
         table.validate(full=True)
         return FileRows(where, as_frame(table, where), None, ())
@@ -130,6 +136,17 @@ def _read_parquet(path: Path, schema: TableSchema | None, writer: ScoreWriter | 
         reason = str(error).partition("\n")[0]
         problem = Problem(where, None, None, f"it is not a whole Parquet file ({reason})", "fetch or write it again")
         return FileRows(where, None, None, (problem,))
+
+
+def unusable_file(path: Path) -> Problem | None:
+    """Why a path cannot be read as a file: it is missing, or something else, such as a pipe that may never end."""
+    try:
+        check_regular(path)
+    except FileNotFoundError:
+        return Problem(str(path), None, None, "the file does not exist", "check the path")
+    except OSError as error:
+        return Problem(str(path), None, None, f"it cannot be read ({reason_of(error)})", "check the path")
+    return None
 
 
 def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
@@ -169,6 +186,18 @@ def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
     return read.frame
 
 
+def refuse_lists(kinds: Mapping[str, pl.DataType], out: Path | None) -> None:
+    """Refuse to write cells that CSV cannot hold: lists, structures and bytes."""
+    if out is not None and out.suffix.lower() in PARQUET_SUFFIXES:
+        return
+    for name, kind in kinds.items():
+        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+            raise DataError(
+                f"the column '{name}' holds {str(kind).partition('(')[0].lower()} values, which CSV cannot hold: write "
+                "Parquet, with --out FILE.parquet"
+            )
+
+
 def check_ending(path: Path) -> None:
     """Refuse to write a kind of file that is not known."""
     known = (".csv", *TAB_SUFFIXES, *PARQUET_SUFFIXES)
@@ -187,6 +216,7 @@ def check_out(out: Path, *tables: Path) -> None:
 def write_plain(frame: pl.DataFrame, path: Path) -> None:
     """Write a CSV, TSV or Parquet file, by its ending; whole or not at all."""
     check_ending(path)
+    refuse_lists(frame.schema, path)
     with atomic_path(path) as aside:
         if path.suffix.lower() in PARQUET_SUFFIXES:
             pq.write_table(frame.to_arrow(), aside)

@@ -2,9 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
 from resus.checking import Registry, Settings
 from resus.errors import ConfigError
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from resus.model.inference.parts import RowEncoder, Weights
 
 KIND = "lr, fm, wide-deep, deepfm, xdeepfm, or factors (RESUS+)"
+MOST_LAYERS = 100
+_Width = Annotated[int, Field(ge=1, le=16_384)]  # of a layer
 
 
 class EncoderSettings(Settings):
@@ -45,7 +47,7 @@ class EncoderSettings(Settings):
 
 
 class EmbeddingSettings(EncoderSettings):
-    embedding_dim: int = Field(default=10, ge=1, description="size of the vector of a field")
+    embedding_dim: int = Field(default=10, ge=1, le=4096, description="size of the vector of a field")
     embedding_std: float = Field(default=0.1, gt=0, description="standard deviation of the initial embeddings")
 
     def embeddings(self, features: "FeatureMap") -> dict[str, Any]:
@@ -61,11 +63,17 @@ class EmbeddingSettings(EncoderSettings):
 class NetworkSettings(EmbeddingSettings):
     """The shape of a network. All published architectures take the same keys, so that they are easy to compare."""
 
-    hidden_units: tuple[PositiveInt, ...] = Field(
-        default=(400, 400, 400), min_length=1, description="widths of the layers of wide-deep, deepfm and xdeepfm"
+    hidden_units: tuple[_Width, ...] = Field(
+        default=(400, 400, 400),
+        min_length=1,
+        max_length=MOST_LAYERS,
+        description="widths of the layers of wide-deep, deepfm and xdeepfm",
     )
-    cin_maps: tuple[PositiveInt, ...] = Field(
-        default=(100, 100), min_length=1, description="feature maps of each layer of interactions of xdeepfm"
+    cin_maps: tuple[_Width, ...] = Field(
+        default=(100, 100),
+        min_length=1,
+        max_length=MOST_LAYERS,
+        description="feature maps of each layer of interactions of xdeepfm",
     )
 
 

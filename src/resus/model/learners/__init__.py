@@ -102,6 +102,8 @@ class PlusSettings(LearnerSettings):
     context: bool = Field(default=True, description="learn how events of one context, such as a page, affect others")
     common: bool = Field(default=True, description="correct the shared model where users agree against it")
     scale: bool = Field(default=True, description="learn how far to trust the shared model")
+    trust: bool = Field(default=True, description="learn how far to trust a like and a dislike")
+    sizes: bool = Field(default=True, description="learn how scores drift with the number of events")
     steps: int = Field(default=30, ge=1, description="maximum number of weighted ridges in the logistic fit of a user")
     title: ClassVar[str] = "plus"
     recipe: ClassVar[str] = "plus"

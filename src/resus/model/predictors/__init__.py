@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Scale = Literal["logits", "probabilities"]
 SCALES = get_args(Scale)
+MOST_MEMBERS = 100  # of a mean of predictors
 KIND = "lr, fm, wide-deep, deepfm, xdeepfm, lightgbm, none (MUS), logits:COLUMN or probabilities:COLUMN"
 
 

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
-from resus.model.predictors import PredictorSettings
+from resus.errors import ArtifactError
+from resus.model.predictors import MOST_MEMBERS, PredictorSettings
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.in_numpy import MEMBER
 
@@ -63,4 +64,8 @@ def build_for_state(settings: PredictorSettings, features: FeatureMap, state: Ma
     members = {name.partition(".")[0] for name in state if name.startswith(MEMBER)}
     if not members:
         return settings.build_predictor(features)
+    if len(members) > MOST_MEMBERS or members != {f"{MEMBER}{number}" for number in range(len(members))}:
+        raise ArtifactError(
+            "the artifact's weights do not fit its settings (members of a mean are missing): train again"
+        )
     return AveragePredictor([settings.build_predictor(features) for _ in members])

@@ -4,14 +4,13 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import anyio.to_thread
 from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -20,13 +19,14 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from resus.artifact import FACTS
-from resus.errors import ArtifactError, DataError, ResusError
+from resus.errors import ArtifactError, DataError, ResusError, StorageError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
-from resus.serving.http.guard import REQUEST_BYTES, Access, Guard, kind_and_place
+from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Guard, kind_and_place
 from resus.serving.http.hot import HotRoute
 from resus.serving.http.metrics import MeasuringMiddleware, Metrics
 from resus.serving.http.pages import add_pages
+from resus.serving.http.pools import Pool, PoolFullError
 from resus.serving.items import ItemChange, ItemChanges
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.loaded import LoadedModel
@@ -51,9 +51,14 @@ from resus.serving.messages import (
     UserAnswer,
     UserHistory,
 )
+from resus.serving.store import EventStore, check_store
 from resus.version import __version__
 
-THREADS = 4  # threads that read and score, and as many that write; further requests wait for a free one
+THREADS = 4  # threads that score; further requests wait for a free one
+WRITERS = 32  # threads that write: most of them wait for the same sync
+STORE_REQUESTS = 128  # that wait to write, and as many to read: if the store hangs, other requests still find a place
+PROBE_SECONDS = 2
+CLOSE_SECONDS = 10
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Refusal, "description": "The body is not JSON."},
     401: {"model": Refusal, "description": "The token is missing or wrong."},
@@ -62,6 +67,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     413: {"model": Refusal, "description": "The request is too large."},
     422: {"model": Refusal, "description": "The request is not valid for this route."},
     429: {"model": Refusal, "description": "Too many requests at a time."},
+    503: {"model": Refusal, "description": "The store cannot be used, or the answer took too long."},
 }
 UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": Refusal, "description": "Not found."}}
 SILENT: TelemetryConfig = {
@@ -71,6 +77,8 @@ SILENT: TelemetryConfig = {
     "operation_spans": False,
     "auto_configure": False,
 }
+
+ABSOLUTE = re.compile(r"""(?<![\w/.~])(?:~|[A-Za-z]:)?[/\\](?!/)(?:[^\n:;,()'"]*[/\\])?""")  # a path but its last name
 
 log = logging.getLogger("resus.serving")
 Returned = TypeVar("Returned")
@@ -85,15 +93,26 @@ class Service:
         self._folder = folder
         self._announce = announce
         self._reloading = threading.Lock()
-        self._writers = anyio.CapacityLimiter(THREADS)
-        self.scorers = ThreadPoolExecutor(THREADS, thread_name_prefix="scorer")
+        # separate threads, so that no score waits for the disk, and none without a stored user for the store
+        self.writing = Pool("write", WRITERS, waiting=STORE_REQUESTS)
+        self.reading = Pool("read", THREADS, waiting=STORE_REQUESTS)
+        self.scoring = Pool("score", THREADS, waiting=MAX_IN_FLIGHT)
+        self.probing = Pool("probe", 1, waiting=MAX_IN_FLIGHT)
+        self.reloads = Pool("reload", 1, waiting=MAX_IN_FLIGHT)
 
     def item_changes(self) -> ItemChanges:
         return ItemChanges(self._folder.with_name(f"{self._folder.name}.items.jsonl"))
 
-    async def write(self, work: Callable[[], Returned]) -> Returned:
-        """Run in separate threads, so that no score waits for the disk."""
-        return await anyio.to_thread.run_sync(work, limiter=self._writers)
+    async def probe(self, work: Callable[[EventStore], Returned]) -> Returned:
+        """Ask the store, but not for long."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                return await self.probing.run(lambda: work(self.engine.store))
+        except TimeoutError:
+            raise StorageError(f"the store did not answer within {PROBE_SECONDS} seconds: see the log") from None
+
+    def pool_of(self, request: PredictRequest | RecommendRequest) -> Pool:
+        return self.scoring if request.user is None else self.reading
 
     def predict(self, request: PredictRequest) -> bytes:
         engine = self.engine
@@ -148,14 +167,16 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, lambda: loop.run_in_executor(None, service.reload_on_signal))
-        await service.write(service.catch_up)
+            loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.reload_on_signal))
+        await service.reloads.run(service.catch_up)
         yield
-        service.scorers.shutdown()
-        engine.store.close()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await service.probing.run(engine.store.close)
+        except TimeoutError:
+            log.error("the store could not be closed within %d seconds", CLOSE_SECONDS)
 
     app = FastAPI(
         title="resus",
@@ -164,6 +185,7 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a redirect would repeat the host that the client named
         responses=REFUSALS,
         telemetry=SILENT,  # nothing about users leaves the process
     )
@@ -182,37 +204,39 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
 def _add_users(app: FastAPI, service: Service) -> None:
     @app.post("/v1/events", summary="Store events durably")
     async def add_events(request: EventsRequest) -> EventsAnswer:
-        results = await service.write(lambda: service.engine.observe(request.events))
+        results = await service.writing.run(lambda: service.engine.observe(request.events))
         for result in results:
             service.metrics.events.labels(result.status).inc()
         return EventsAnswer(results=results)
 
     @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
-    def predict(request: PredictRequest) -> Response:
-        return Response(service.predict(request), media_type="application/json")
+    async def predict(request: PredictRequest) -> Response:
+        body = await service.pool_of(request).run(lambda: service.predict(request))
+        return Response(body, media_type="application/json")
 
-    HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.scorers)
+    HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.pool_of)
 
     @app.post("/v1/recommend", response_model=RecommendAnswer, summary="Rank the whole catalogue for a user")
-    def recommend(request: RecommendRequest) -> Response:
-        return Response(service.recommend(request), media_type="application/json")
+    async def recommend(request: RecommendRequest) -> Response:
+        body = await service.pool_of(request).run(lambda: service.recommend(request))
+        return Response(body, media_type="application/json")
 
-    HotRoute.replace(app, "/v1/recommend", RecommendRequest, service.recommend, service.scorers)
+    HotRoute.replace(app, "/v1/recommend", RecommendRequest, service.recommend, service.pool_of)
 
     @app.get("/v1/users/{user}", responses=UNKNOWN, summary="Read what is stored about a user")
-    def read_user(user: IdInPath) -> UserAnswer:
-        answer = service.engine.user(user)
+    async def read_user(user: IdInPath) -> UserAnswer:
+        answer = await service.reading.run(lambda: service.engine.user(user))
         if answer is None:
             raise HTTPException(404, "this user has no events: check the id")
         return answer
 
     @app.delete("/v1/users/{user}", summary="Delete everything that is stored about a user")
     async def delete_user(user: IdInPath) -> Deleted:
-        return Deleted(deleted=await service.write(lambda: service.engine.delete(user)))
+        return Deleted(deleted=await service.writing.run(lambda: service.engine.delete(user)))
 
     @app.delete("/v1/users/{user}/events/{event}", summary="Delete one event of a user")
     async def delete_event(user: IdInPath, event: IdInPath) -> Deleted:
-        return Deleted(deleted=await service.write(lambda: service.engine.forget(user, event)))
+        return Deleted(deleted=await service.writing.run(lambda: service.engine.forget(user, event)))
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
@@ -249,9 +273,9 @@ def _add_model(app: FastAPI, service: Service) -> None:
     )
     async def reload() -> Reloaded:
         try:
-            loaded = await service.write(lambda: service.reload(announce=True))
+            loaded = await service.reloads.run(lambda: service.reload(announce=True))
         except ResusError as error:
-            raise HTTPException(409, str(error)) from None
+            raise HTTPException(409, without_places(str(error))) from None
         return Reloaded(name=loaded.name, sha256=loaded.sha256)
 
     @app.get("/v1/test-users/random", responses=UNKNOWN, summary="Read what a random test user did")
@@ -273,23 +297,26 @@ def _add_model(app: FastAPI, service: Service) -> None:
 
 def _add_items(app: FastAPI, service: Service) -> None:
     @app.get("/v1/catalogue", summary="Find items by id or title, most frequent first")
-    def search_catalogue(
+    async def search_catalogue(
         query: Annotated[str, Query(max_length=MAX_ID)] = "",
         limit: Annotated[int, Query(ge=1, le=MAX_CANDIDATES)] = 20,
         offset: Annotated[int, Query(ge=0, le=2**31)] = 0,
     ) -> CatalogueAnswer:
-        loaded = service.engine.current()
-        return CatalogueAnswer(items=loaded.search(query, limit, offset), size=loaded.catalogue_size)
+        def found() -> CatalogueAnswer:
+            loaded = service.engine.current()
+            return CatalogueAnswer(items=loaded.search(query, limit, offset), size=loaded.catalogue_size)
+
+        return await service.scoring.run(found)
 
     @app.put("/v1/items/{item}", summary="Add an item, or change its title and fields")
     async def put_item(item: IdInPath, request: ItemRequest) -> Changed:
         change = ItemChange(item=item, **request.model_dump(exclude_unset=True))
-        await service.write(lambda: service.engine.change_item(change))
+        await service.writing.run(lambda: service.engine.change_item(change))
         return Changed(item=item, status="stored")
 
     @app.delete("/v1/items/{item}", summary="Take an item out of the catalogue")
     async def delete_item(item: IdInPath) -> Changed:
-        await service.write(lambda: service.engine.change_item(ItemChange(item=item, removed=True)))
+        await service.writing.run(lambda: service.engine.change_item(ItemChange(item=item, removed=True)))
         return Changed(item=item, status="removed")
 
 
@@ -298,14 +325,17 @@ def _add_operations(app: FastAPI, service: Service) -> None:
     async def healthz() -> Health:
         return Health(status="ok")
 
-    @app.get("/readyz", summary="Check that the model and the store answer")
-    def readyz() -> Health:
-        service.engine.store.version("")
+    @app.get("/readyz", summary="Check that the model answers and the store can be written")
+    async def readyz() -> Health:
+        await service.probe(check_store)
         return Health(status="ok")
 
     @app.get("/metrics", response_class=Response, summary="Metrics for Prometheus")
-    def metrics() -> Response:
-        return Response(service.metrics.text(service.engine.store), media_type=CONTENT_TYPE_LATEST)
+    async def metrics() -> Response:
+        users = None
+        with contextlib.suppress(StorageError):
+            users = await service.probe(lambda store: store.users())
+        return Response(service.metrics.text(users), media_type=CONTENT_TYPE_LATEST)
 
 
 def _add_refusals(app: FastAPI) -> None:
@@ -332,8 +362,18 @@ def _add_refusals(app: FastAPI) -> None:
     async def not_possible(_: Request, error: ResusError) -> JSONResponse:
         if isinstance(error, DataError | ArtifactError):
             return _refused(422, str(error))
-        log.error("%s", error)
-        return _refused(503, str(error))
+        log.error("%s", error)  # with the path or address, which no answer shows
+        public = error.public if isinstance(error, StorageError) else None
+        return _refused(503, public or without_places(str(error)), {"retry-after": "1"})
+
+    @app.exception_handler(PoolFullError)
+    async def crowded(_: Request, error: PoolFullError) -> JSONResponse:
+        return _refused(429, str(error), {"retry-after": "1"})
+
+
+def without_places(sentence: str) -> str:
+    """A sentence for callers: of an absolute path it keeps the last name only. The log has the whole path."""
+    return ABSOLUTE.sub("", sentence)
 
 
 def _not_loaded(folder: Path, error: Exception) -> ArtifactError:

@@ -1,12 +1,14 @@
 """Between the network and the service: who may ask, how much, and what may get out."""
 
 import asyncio
+import contextlib
 import hmac
 import ipaddress
 import json
 import logging
 import traceback
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,8 +18,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from resus.errors import ConfigError
 
 REQUEST_BYTES = 1 << 20
-MAX_IN_FLIGHT = 128  # requests at a time, waiting or in progress
+MAX_IN_FLIGHT = 320  # requests at a time, waiting or in progress
 BODY_SECONDS = 30
+ANSWER_SECONDS = 30
+LONGER: Mapping[str, float] = {"/v1/reload": 600}  # a large model takes its time
+LINGER_SECONDS = 1  # in which a client that is refused may still send its body and read the answer
 MIN_TOKEN = 16  # characters
 TOKEN_VARIABLE = "RESUS_TOKEN"  # noqa: S105  # the name of a variable
 
@@ -29,6 +34,10 @@ HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
+)
+# two of these would let a proxy and the service understand a request in different ways
+ONLY_ONCE = frozenset(
+    (b"host", b"origin", b"authorization", b"content-length", b"transfer-encoding", b"sec-fetch-site")
 )
 
 log = logging.getLogger("resus.serving")
@@ -90,6 +99,10 @@ class Access:
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1") not in (f"http://{asked}", f"https://{asked}"):
             return 403, "pages of other sites may not call this service: use its own page, or a program"
+        if headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin") and not _is_link_to_page(
+            path, headers
+        ):
+            return 403, "pages of other sites may not call this service: use its own page, or a program"
         if self.token is not None and not _is_public(path):
             given = headers.get(b"authorization", b"")
             if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
@@ -98,7 +111,7 @@ class Access:
 
 
 class Guard:
-    """ASGI middleware. It reads the whole body, up to the limit, before anything else sees the request."""
+    """ASGI middleware. It checks who asks, reads the whole body, up to the limit, and bounds every wait."""
 
     def __init__(self, app: ASGIApp, *, access: Access) -> None:
         self._app = app
@@ -112,41 +125,53 @@ class Guard:
         # an id in a path may contain a slash, so the path is matched as it was sent, and each id is decoded on its own
         scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
         answer = _Answer(send)
-        refusal = self._access.refusal(scope["path"], dict(scope["headers"]))
+        headers = dict(scope["headers"])
+        refusal = _ambiguity(scope["headers"], headers) or self._access.refusal(scope["path"], headers)
+        public, has_body = _is_public(scope["path"]), _has_body(headers)
+        if refusal is None and public and has_body:
+            refusal = 413, "this address takes no body: send the request without one"
+        elif refusal is None and not public and self._in_flight >= MAX_IN_FLIGHT:
+            refusal = 429, f"{MAX_IN_FLIGHT} requests are already in progress: try again in a moment"
         if refusal is not None:
-            await answer.refuse(*refusal)
-        elif _is_public(scope["path"]):
-            await self._app(scope, receive, answer.send)
-        elif self._in_flight >= MAX_IN_FLIGHT:
-            await answer.refuse(429, f"{MAX_IN_FLIGHT} requests are already in progress: try again in a moment")
+            await answer.refuse(*refusal, unread=receive if has_body else None)
+        elif public:
+            await self._pass_on(scope, headers, receive, answer)
         else:
             self._in_flight += 1
             try:
-                await self._pass_on(scope, receive, answer)
+                await self._pass_on(scope, headers, receive, answer)
             finally:
                 self._in_flight -= 1
 
-    async def _pass_on(self, scope: Scope, receive: Receive, answer: "_Answer") -> None:
+    async def _pass_on(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, answer: "_Answer") -> None:
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                body = await self._body(scope, receive)
+                body = await self._body(headers, receive)
         except TimeoutError:
             await answer.refuse(
                 408, f"the body of the request did not arrive within {BODY_SECONDS} seconds: send it again"
             )
             return
         if body is None:
-            await answer.refuse(413, f"the request is larger than {REQUEST_BYTES:,} bytes: split it")
+            await answer.refuse(413, f"the request is larger than {REQUEST_BYTES:,} bytes: split it", unread=receive)
             return
+        seconds = LONGER.get(scope["path"], ANSWER_SECONDS)
         try:
-            await self._app(scope, _replay(body, receive), answer.send)
+            async with asyncio.timeout(seconds) as timer:
+                await self._app(scope, _replay(body, receive), answer.send)
         except Exception as error:
-            log.error(kind_and_place(error))
-            if not answer.begun:
+            late = isinstance(error, TimeoutError) and timer.expired()
+            log.error("a request was not answered in time" if late else kind_and_place(error))
+            if answer.begun:
+                return
+            if late:
+                await answer.refuse(503, f"the service did not answer within {seconds} seconds: try again in a moment")
+            else:
                 await answer.refuse(500, "the service failed on this request: see its log")
 
-    async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
-        declared = dict(scope["headers"]).get(b"content-length", b"0")
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | None:
+        """The body; None if it is too large, which the client may say beforehand."""
+        declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > REQUEST_BYTES:
             return None
         parts, size = [], 0
@@ -175,27 +200,70 @@ class _Answer:
             message = {**message, "headers": [*message.get("headers", ()), *HEADERS]}
         await self._send(message)
 
-    async def refuse(self, status: int, sentence: str) -> None:
-        body = json.dumps({"error": sentence}).encode()
+    async def refuse(self, status: int, sentence: str, *, unread: Receive | None = None) -> None:
+        """Refuse a request. A body that is `unread` ends the connection."""
+        body = refusal_body(sentence)
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
         if status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if status in (408, 413):
-            headers.append((b"connection", b"close"))  # the rest of the body is not read
-        if status == 429:
+        if unread is not None or status in (400, 408, 413):
+            headers.append((b"connection", b"close"))
+        if status in (429, 503):
             headers.append((b"retry-after", b"1"))
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        await self.send({"type": "http.response.body", "body": body})
+        await self.send({"type": "http.response.body", "body": body, "more_body": unread is not None})
+        if unread is not None:
+            await _linger(unread)
+            await self.send({"type": "http.response.body", "body": b""})
+
+
+async def _linger(unread: Receive) -> None:
+    """Drop some of a body. If the connection ended at once, most clients would see an error and not the answer."""
+    dropped, more = 0, True
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while more and dropped < REQUEST_BYTES:
+                message = await unread()
+                dropped += len(message.get("body", b""))
+                more = message.get("more_body", False)
+
+
+def refusal_body(sentence: str) -> bytes:
+    return json.dumps({"error": sentence}).encode()
+
+
+def _has_body(headers: Mapping[bytes, bytes]) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+def _ambiguity(sent: Sequence[tuple[bytes, bytes]], headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    """Status and message for headers that a proxy before the service may understand in another way."""
+    if len(sent) != len(headers):
+        counts = Counter(name for name, _ in sent)
+        for name in ONLY_ONCE:
+            if counts[name] > 1:
+                return 400, f"the header {name.decode()} came more than once: send it once"
+    if b"transfer-encoding" in headers:
+        if b"content-length" in headers:
+            return 400, "content-length and transfer-encoding exclude each other: send one of them"
+        if headers[b"transfer-encoding"].lower() != b"chunked":
+            return 400, "the only transfer-encoding that the service takes is chunked: send the body as it is"
+    return None
 
 
 def kind_and_place(error: Exception) -> str:
     """Describes an unexpected error without its message, which could reveal what a user did."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} at {frame.filename}:{frame.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    return type(error).__name__ + (f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else "")
 
 
 def _is_public(path: str) -> bool:
     return path in PROBES or path in PAGES or path.startswith("/page/")
+
+
+def _is_link_to_page(path: str, headers: Mapping[bytes, bytes]) -> bool:
+    """Other sites may link to the pages: following a link reads nothing for them."""
+    return path in PAGES and headers.get(b"sec-fetch-mode") == b"navigate"
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -4,9 +4,7 @@ A request that is valid at first sight is answered here. Any other one takes the
 wrong with it in one sentence.
 """
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from fastapi import FastAPI
@@ -15,6 +13,7 @@ from pydantic import ValidationError
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.types import Message as Sent
 
+from resus.serving.http.pools import Pool
 from resus.serving.messages import Message
 
 JSON_TYPE = b"application/json"
@@ -23,12 +22,16 @@ Asked = TypeVar("Asked", bound=Message)
 
 
 class HotRoute(Generic[Asked]):
-    """`answer` makes the body of the answer from the message, in one of the threads."""
+    """`answer` makes the body of the answer from the message, in a thread of the message's pool."""
 
     def __init__(
-        self, usual: ASGIApp, message: type[Asked], answer: Callable[[Asked], bytes], threads: ThreadPoolExecutor
+        self,
+        usual: ASGIApp,
+        message: type[Asked],
+        answer: Callable[[Asked], bytes],
+        pool_of: Callable[[Asked], Pool],
     ) -> None:
-        self._usual, self._message, self._answer, self._threads = usual, message, answer, threads
+        self._usual, self._message, self._answer, self._pool_of = usual, message, answer, pool_of
 
     @classmethod
     def replace(
@@ -37,11 +40,11 @@ class HotRoute(Generic[Asked]):
         path: str,
         message: type[Asked],
         answer: Callable[[Asked], bytes],
-        threads: ThreadPoolExecutor,
+        pool_of: Callable[[Asked], Pool],
     ) -> None:
         """Let a route that the framework knows, and documents, be answered by the fast way first."""
         [route] = [route for route in app.router.routes if isinstance(route, APIRoute) and route.path == path]
-        route.app = cls(route.app, message, answer, threads)
+        route.app = cls(route.app, message, answer, pool_of)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await _body(receive)
@@ -49,7 +52,7 @@ class HotRoute(Generic[Asked]):
         if asked is None:
             await self._usual(scope, _again(body, receive), send)
             return
-        content = await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, asked)
+        content = await self._pool_of(asked).run(lambda: self._answer(asked))
         headers = [(b"content-length", b"%d" % len(content)), (b"content-type", JSON_TYPE)]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": content})

@@ -10,8 +10,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from resus.serving.store import EventStore
-
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # in which all workers count
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -34,10 +32,11 @@ class Metrics:
         )
         self.reloads = Counter("resus_reloads", "Artifacts loaded or refused", ["outcome"], registry=self._registry)
 
-    def text(self, store: EventStore) -> bytes:
-        """The counts of all workers so far, and the size of the store."""
+    def text(self, users: int | None) -> bytes:
+        """The counts of all workers so far, and the users in the store if it answers."""
         counts, sizes = self._registry, CollectorRegistry()
-        sizes.register(_Sizes(store))
+        if users is not None:
+            sizes.register(_Sizes(users))
         if os.environ.get(SHARED_FOLDER):
             counts = CollectorRegistry()
             MultiProcessCollector(counts)  # type: ignore[no-untyped-call]
@@ -45,13 +44,13 @@ class Metrics:
 
 
 class _Sizes(Collector):
-    """The size of a store at the time of the request."""
+    """The size of the store at the time of the request."""
 
-    def __init__(self, store: EventStore) -> None:
-        self._store = store
+    def __init__(self, users: int) -> None:
+        self._users = users
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._store.users())
+        yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._users)
 
 
 class MeasuringMiddleware:

@@ -9,6 +9,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,21 +22,29 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 from resus.errors import ConfigError, ResusError
 from resus.serving.http.guard import Access, kind_and_place
 from resus.serving.http.metrics import SHARED_FOLDER
+from resus.serving.http.protocol import HEAD_BYTES, protocol
+from resus.serving.http.sharing import AWAY, Shares, SharingServer
 from resus.serving.store import open_store
 
 if TYPE_CHECKING:
     from resus.serving.loaded import Meaning
 
 DRAIN_SECONDS = 30
+END_SECONDS = DRAIN_SECONDS + 15  # for a worker to end, with the time to close its store
+KEEP_ALIVE_SECONDS = 30
+BACKLOG = 512
 HEALTH_SECONDS = 60  # a worker may be busy for long, or still load torch, without being stuck
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {
+        "line": {"class": "resus.serving.http.log_lines.Line", "format": "%(asctime)s %(levelname)s %(message)s"}
+    },
+    "handlers": {"stderr": {"class": "resus.serving.http.log_lines.CountingHandler", "formatter": "line"}},
     "loggers": {
         "resus": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
         "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+        "asyncio": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
     },
 }
 
@@ -81,7 +90,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(1024)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -107,43 +116,112 @@ def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
         _Supervisor(_settings(worker, factory=True, workers=count), sockets=[listener]).run()
 
 
+class _Process(Process):
+    """A worker, seen by its supervisor."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], shares: Shares, place: int) -> None:
+        self._shares, self._place = shares, place
+        self._asked: float | None = None
+        self._serves = False
+        super().__init__(config, sockets)
+
+    @property
+    def server(self) -> uvicorn.Server:
+        if self._server is None:
+            self._server = SharingServer(self.config, self._shares, self._place)
+        return self._server
+
+    def is_alive(self, timeout: float = HEALTH_SECONDS) -> bool:
+        """Ask for a sign of life and look for the answer later, so that one worker that hangs delays no other."""
+        if not self.process.is_alive():
+            return False
+        now = time.monotonic()
+        try:
+            if self._asked is None:
+                self.parent_conn.send(b"ping")
+                self._asked = now
+            if self.parent_conn.poll():
+                self._serves = bool(self.parent_conn.recv())
+                self._asked = None
+                return True
+        except (OSError, EOFError):
+            return False
+        return now - self._asked < timeout
+
+    def reload(self) -> bool:
+        """Signal a reload; False if the worker does not serve yet."""
+        if self._serves and self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGHUP)
+        return self._serves
+
+    def end(self, seconds: float) -> None:
+        """Wait for the end, and force it after a while."""
+        self.process.join(seconds)
+        if self.process.is_alive():
+            logging.getLogger("resus.serving").error("a worker did not end in time and was killed")
+            self.process.kill()
+            self.process.join()
+
+
 class _Supervisor(Multiprocess):
     """Passes SIGHUP on to the workers, which load the new artifact next to the old one. uvicorn would restart them."""
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
-        self._untold: list[Process] = []
+        self._shares = Shares(config.workers)
+        self._workers: list[_Process] = []
+        self._untold: list[_Process] = []
+
+    def init_processes(self) -> None:
+        self._workers = [self._start(place) for place in range(self.processes_num)]
+
+    def terminate_all(self) -> None:
+        for worker in self._workers:
+            worker.terminate()
+
+    def join_all(self) -> None:
+        deadline = time.monotonic() + END_SECONDS
+        for worker in self._workers:
+            worker.end(max(deadline - time.monotonic(), 0))
 
     def handle_hup(self) -> None:
-        self._untold = list(self.processes)
+        self._untold = list(self._workers)
 
     def keep_subprocess_alive(self) -> None:
         """uvicorn calls this again and again. A worker gets the signal once it is ready; a newer worker needs none."""
-        self._untold = [process for process in self._untold if process in self.processes and not _tell(process)]
-        for process in self.processes:
-            process.child_conn.close()  # while our copy of its end is open, the death of a worker goes unnoticed
-        super().keep_subprocess_alive()
+        self._untold = [worker for worker in self._untold if worker in self._workers and not worker.reload()]
+        for place, worker in enumerate(self._workers):
+            worker.child_conn.close()  # while our copy of its end is open, the death of a worker goes unnoticed
+            if not worker.is_alive():
+                worker.kill()
+                worker.join()
+                self._workers[place] = self._start(place)
+
+    def _start(self, place: int) -> _Process:
+        self._shares.set(place, AWAY)
+        worker = _Process(self.config, self.sockets, self._shares, place)
+        worker.start()
+        return worker
 
 
 def _settings(app: Any, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         access_log=False,  # paths hold user ids
+        backlog=BACKLOG,
+        h11_max_incomplete_event_size=HEAD_BYTES,
+        http=protocol(),
+        interface="asgi3",
         log_config=LOGGING,
+        proxy_headers=False,  # the service never asks who the client is
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_worker_healthcheck=HEALTH_SECONDS,
         ws="none",
         **options,
     )
-
-
-def _tell(worker: Process) -> bool:
-    """Signal a reload to a worker; False if it is not ready yet."""
-    if worker.pid is None or not worker.is_ready(timeout=1):
-        return False
-    os.kill(worker.pid, signal.SIGHUP)
-    return True
 
 
 def _tell_supervisor() -> None:

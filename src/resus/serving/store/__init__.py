@@ -8,9 +8,9 @@ from collections.abc import Callable
 from importlib import import_module
 
 from resus.errors import ConfigError
-from resus.serving.store.protocol import Event, EventStatus, EventStore, Moment, UserRecord
+from resus.serving.store.protocol import Event, EventStatus, EventStore, Moment, UserRecord, check_store
 
-__all__ = ["STORES", "Event", "EventStatus", "EventStore", "Moment", "UserRecord", "open_store"]
+__all__ = ["STORES", "Event", "EventStatus", "EventStore", "Moment", "UserRecord", "check_store", "open_store"]
 
 # URL scheme → a class, or "module:class" to import on first use
 STORES: dict[str, str | Callable[..., EventStore]] = {

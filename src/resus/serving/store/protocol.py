@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from resus.errors import DataError
 from resus.serving.limits import MAX_EVENTS
@@ -57,14 +57,14 @@ class EventStore(Protocol):
 
     A store knows a user as long as it keeps an event of theirs. It keeps the latest `capacity` events by `Moment`, in
     whatever order they arrive. Deleted events appear in no later answer; each store documents when their bytes leave
-    the disk.
+    the disk. A store that cannot do what it promises raises a `StorageError`.
     """
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         """Add all (user, event) pairs of a batch, at most `MAX_EVENTS`, or none.
 
-        An id that the user already has is the same event again: "known", or "corrected" if its label differs. An event
-        that is older than all events of a full user is "too old" and is not kept.
+        An id that the user already has is the same event again: "known", or "corrected" if its label or time differs.
+        An event that is older than all events of a full user is "too old" and is not kept.
         """
 
     def version(self, user: str) -> int:
@@ -81,6 +81,22 @@ class EventStore(Protocol):
     def users(self) -> int: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class CheckedStore(Protocol):
+    """A store that can say whether it works now. `/readyz` asks it; of other stores it reads a version."""
+
+    def check(self) -> None:
+        """Raise a `StorageError` unless events can be read and written."""
+
+
+def check_store(store: EventStore) -> None:
+    """Raise a `StorageError` if the store does not work."""
+    if isinstance(store, CheckedStore):
+        store.check()
+    else:
+        store.version("")
 
 
 def check_batch(batch: Sequence[tuple[str, Event]]) -> None:

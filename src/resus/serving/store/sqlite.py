@@ -1,50 +1,55 @@
 """Events in one SQLite file, for the workers of one host."""
 
 import contextlib
-import json
+import functools
+import itertools
 import logging
+import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
-from resus.serving.store.protocol import Event, EventStatus, Moment, UserRecord, check_batch
+from resus.serving.store.group_commit import Call, GroupCommit
+from resus.serving.store.protocol import Event, EventStatus, UserRecord, check_batch
+from resus.serving.store.slots import APPLICATION, FORMAT, PAGE, DamagedError, Slots, create
 
-WAIT_SECONDS = 30  # for other processes that use the file
-WIPE_SECONDS = 2  # for other processes to let a wipe start; writers wait as long
-APPLICATION = 0x72657375  # marks a file as a store of resus
-FORMAT = 1
-SCHEMA = (
-    "CREATE TABLE users (number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, version INTEGER NOT NULL) STRICT",
-    """CREATE TABLE events (
-        user INTEGER NOT NULL, time REAL NOT NULL, id TEXT NOT NULL, label REAL NOT NULL, features TEXT NOT NULL,
-        PRIMARY KEY (user, time, id), UNIQUE (user, id)
-    ) STRICT, WITHOUT ROWID""",
-    # `version` is the last one given; `unwiped` is that of a deletion whose bytes may still be in the files, else 0
-    "CREATE TABLE latest (version INTEGER NOT NULL, unwiped INTEGER NOT NULL) STRICT",
-    "INSERT INTO latest VALUES (0, 0)",
-    f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {FORMAT}",
-)
-ADVICE = {
+WAIT_SECONDS = 10  # for other processes that use the file
+WIPE_SECONDS = 2  # for other processes to let a wipe start
+CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
+RESERVE_BYTES = 4 << 20  # of disk that only deletions use, or an eighth of what is free
+LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
+FULL = "its disk is full; free some space"
+GONE = "its file or its log was deleted or replaced; restore it and start the service again"
+DAMAGED = "it is damaged; stop the service and run 'resus store check'"
+REASONS = {
     sqlite3.SQLITE_BUSY: f"another process has held it for {WAIT_SECONDS} seconds; try again or stop that process",
-    sqlite3.SQLITE_NOTADB: "choose another place",
-    sqlite3.SQLITE_CORRUPT: "restore it from a backup or choose another place",
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check its permissions, or choose another place",
+    sqlite3.SQLITE_NOTADB: "it is not a store, or damaged; choose another place, or run 'resus store check'",
+    sqlite3.SQLITE_CORRUPT: DAMAGED,
 }
+OTHER_REASON = "its disk fails; check its disk space and permissions, or choose another place"
+Returned = TypeVar("Returned")
 
 log = logging.getLogger("resus.serving")
 
 
 class SqliteStore:
-    """Uses a write-ahead log with a full sync per transaction. One connection writes and one reads, so that no reader
-    waits for the disk.
+    """Uses a write-ahead log. What waits is committed together with one full sync. One connection writes and one
+    reads, so that no reader waits for the disk.
 
-    `delete` rewrites the whole file, so that no byte of the user stays, nor of events forgotten before. If other
-    processes block the rewrite for `WIPE_SECONDS`, a warning says so, and the next `delete` or opening does it.
+    `delete` overwrites what the user has and empties the log, so that no byte of the user stays, nor of events
+    forgotten before. If other processes keep the log for `WIPE_SECONDS`, a warning says so, and the next `delete` or
+    opening empties it. The file does not shrink; later events use its space.
+
+    A file that was deleted or replaced is noticed at the next call. A small file beside the store reserves disk for
+    deletions.
     """
 
     def __init__(self, url: str, *, capacity: int) -> None:
@@ -52,139 +57,215 @@ class SqliteStore:
         path = Path(url.removeprefix("sqlite:"))
         self._path = path.absolute()  # so that ':memory:' is a file like any other
         self._capacity = capacity
-        self._writing, self._reading, self._wiping = (threading.Lock() for _ in range(3))
+        self._reading = threading.Lock()
+        self._written_at = 0.0
         lock = self._path.with_name(f".{self._path.name}.lock")
         with locked(lock), self._in_one_sentence(), contextlib.ExitStack() as opened:
             with storage_errors(path):
                 self._path.touch(mode=0o600)  # only the owner reads what users did
-            self._writer = opened.enter_context(contextlib.closing(self._connection(WAIT_SECONDS)))
-            self._reader = opened.enter_context(contextlib.closing(self._connection(WAIT_SECONDS)))
+            self._writer = opened.enter_context(contextlib.closing(self._connection()))
+            self._reader = opened.enter_context(contextlib.closing(self._connection()))
             _prepare(self._writer, path)
+            self._write_slots = Slots(self._writer, capacity=capacity)
+            self._read_slots = Slots(self._reader, capacity=capacity)
+            files = [self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")]
+            self._files = {file: _identity(file) for file in files}
+            self._group: GroupCommit[Callable[[], Any]] = GroupCommit(
+                self._commit, wait=WAIT_SECONDS, place=str(self._path)
+            )
+            self._reserve()
             self._wipe()  # after events were forgotten, or a process was killed during a deletion
             self._opened = opened.pop_all()
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
         check_batch(batch)
         rows = [(user, event, event.features_as_json()) for user, event in batch]
-        with self._transaction():
-            return [self._add(user, event, features) for user, event, features in rows]
+        return self._write(lambda: [self._write_slots.add(*row) for row in rows])
 
     def version(self, user: str) -> int:
-        found = self._read("SELECT version FROM users WHERE id = ?", user)
-        return int(found[0][0]) if found else 0
+        return self._read(lambda: self._read_slots.version(user))
 
     def read(self, user: str) -> UserRecord:
-        rows = self._read(
-            "SELECT version, events.id, time, label, features FROM users JOIN events ON user = number "
-            "WHERE users.id = ? ORDER BY time DESC, events.id DESC LIMIT ?",
-            user,
-            self._capacity,
-        )
-        if not rows:
-            return UserRecord(0, ())
-        events = (Event(id_, time, label, json.loads(features)) for _, id_, time, label, features in reversed(rows))
-        return UserRecord(rows[0][0], tuple(events))
+        return self._read(lambda: self._read_slots.read(user))
 
     def forget(self, user: str, event_id: str) -> bool:
-        with self._transaction() as connection:
-            number = self._number_of(user)
-            forgotten = connection.execute("DELETE FROM events WHERE user = ? AND id = ?", (number, event_id)).rowcount
-            if not forgotten:
-                return False
-            version = self._next_version()
-            connection.execute("UPDATE users SET version = ? WHERE number = ?", (version, number))
-            connection.execute("UPDATE latest SET unwiped = ?", (version,))
-            connection.execute(
-                "DELETE FROM users WHERE number = ? AND NOT EXISTS (SELECT 1 FROM events WHERE user = number)",
-                (number,),
-            )
-            return True
+        return self._write(lambda: self._write_slots.forget(user, event_id), reserved=True)
 
     def delete(self, user: str) -> bool:
-        with self._transaction() as connection:
-            number = self._number_of(user)
-            if number is not None:
-                connection.execute("DELETE FROM events WHERE user = ?", (number,))
-                connection.execute("DELETE FROM users WHERE number = ?", (number,))
-                connection.execute("UPDATE latest SET unwiped = ?", (self._next_version(),))
+        known = self._write(lambda: self._write_slots.delete(user), reserved=True)
         self._wipe()
-        return number is not None
+        self._reserve()
+        return known
 
     def users(self) -> int:
-        return int(self._read("SELECT count(*) FROM users")[0][0])
+        def count() -> int:
+            self._read_slots.begin()
+            return self._read_slots.latest.users
+
+        return self._read(count)
+
+    def check(self) -> None:
+        """Write as an event would be written, unless something was written within `CHECK_SECONDS`."""
+        with self._in_one_sentence():
+            self._check_files()
+        if self._free_bytes() < LEAST_BYTES:
+            raise self._error(FULL)
+        if time.monotonic() - self._written_at > CHECK_SECONDS:
+            self._write(lambda: self._writer.execute("UPDATE latest SET version = version").rowcount)
+        self.version("")
 
     def close(self) -> None:
-        with self._writing, self._reading, self._in_one_sentence():
-            self._opened.close()
+        def close() -> None:
+            with self._reading:
+                self._opened.close()
 
-    def _add(self, user: str, event: Event, features: str) -> EventStatus:
-        run = self._writer.execute
-        number = self._number_of(user)
-        known = run("SELECT label FROM events WHERE user = ? AND id = ?", (number, event.id)).fetchall()
-        if known and known[0][0] == event.label:
-            return "known"
-        if known:
-            run("UPDATE events SET label = ? WHERE user = ? AND id = ?", (event.label, number, event.id))
-            run("UPDATE users SET version = ? WHERE number = ?", (self._next_version(), number))
-            return "corrected"
-        full = run(
-            "SELECT time, id FROM events WHERE user = ? ORDER BY time DESC, id DESC LIMIT 1 OFFSET ?",
-            (number, self._capacity - 1),
-        ).fetchall()
-        if full:
-            oldest = Moment(*full[0])
-            if event.moment < oldest:
-                return "too old"
-            run("DELETE FROM events WHERE user = ? AND (time, id) <= (?, ?)", (number, *oldest))
-        version = self._next_version()
-        if number is None:
-            number = run("INSERT INTO users (id, version) VALUES (?, ?)", (user, version)).lastrowid
-        else:
-            run("UPDATE users SET version = ? WHERE number = ?", (version, number))
-        run(
-            "INSERT INTO events (user, time, id, label, features) VALUES (?, ?, ?, ?, ?)",
-            (number, event.time, event.id, event.label, features),
-        )
-        return "added"
+        with self._in_one_sentence():
+            self._group.alone(close)
+        with contextlib.suppress(OSError):
+            self._reserved.unlink()
 
-    def _number_of(self, user: str) -> int | None:
-        found = self._writer.execute("SELECT number FROM users WHERE id = ?", (user,)).fetchall()
-        return found[0][0] if found else None
+    def _write(self, work: Callable[[], Returned], *, reserved: bool = False) -> Returned:
+        """What `work` returns, once it is durable. With `reserved`, it may use the disk that is reserved."""
+        with self._in_one_sentence():
+            try:
+                returned: Returned = self._group.run(work)
+            except sqlite3.OperationalError as error:
+                if not reserved or _code(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+                    raise
+                with storage_errors(self._path):
+                    self._reserved.unlink(missing_ok=True)
+                returned = self._group.run(work)
+            return returned
 
-    def _next_version(self) -> int:
-        self._writer.execute("UPDATE latest SET version = version + 1")
-        return int(self._writer.execute("SELECT version FROM latest").fetchall()[0][0])
+    def _commit(self, group: Sequence[Call[Callable[[], Any]]]) -> None:
+        """A call that fails takes nothing of the others back. If the disk refuses the whole, each is tried alone."""
+        try:
+            self._check_files()
+            self._transact(group)
+            self._check_files()  # what was written to a deleted file will not be there
+            self._written_at = time.monotonic()
+        except Exception as error:
+            busy = isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY
+            alone = len(group) > 1 and not busy and not isinstance(error, StorageError)
+            for call in group:
+                if alone:
+                    call.error = None
+                    self._commit([call])
+                else:
+                    call.error = error
+
+    def _transact(self, group: Sequence[Call[Callable[[], Any]]]) -> None:
+        slots, execute = self._write_slots, self._writer.execute
+        execute("BEGIN IMMEDIATE")
+        try:
+            slots.begin()
+            for call in group:
+                before = slots.latest
+                execute("SAVEPOINT one")
+                try:
+                    call.outcome = call.work() if call.work else None
+                except Exception as error:
+                    if not self._writer.in_transaction:  # SQLite has taken back everything
+                        raise
+                    call.error = error
+                    slots.latest = before
+                    execute("ROLLBACK TO one")
+                execute("RELEASE one")
+            slots.end()
+            execute("COMMIT")
+        finally:
+            if self._writer.in_transaction:
+                execute("ROLLBACK")
+
+    def _read(self, work: Callable[[], Returned]) -> Returned:
+        if not self._reading.acquire(timeout=WAIT_SECONDS):
+            raise self._error(f"its disk has not answered for {WAIT_SECONDS} seconds; try again later")
+        try:
+            with self._in_one_sentence():
+                self._check_files(1)
+                self._reader.execute("BEGIN")
+                try:
+                    return work()
+                finally:
+                    if self._reader.in_transaction:
+                        self._reader.execute("COMMIT")
+        finally:
+            self._reading.release()
 
     def _wipe(self) -> None:
-        """Uses its own connection, so that threads of this process wait no longer than other processes."""
-        with self._wiping, self._in_one_sentence(), contextlib.closing(self._connection(WIPE_SECONDS)) as connection:
-            if not _wiped(connection):
-                log.warning(
-                    "%s still holds bytes of deleted events, because another process uses it: "
-                    "the next deletion of a user or the next opening of the store wipes them",
-                    self._path,
-                )
+        with self._in_one_sentence():
+            if not self._read(self._is_unwiped) or self._log_emptied():
+                return
+        log.warning(
+            "%s still holds bytes of deleted events, because another process uses it: "
+            "the next deletion of a user or the next opening of the store wipes them",
+            self._path,
+        )
 
-    def _connection(self, wait: float) -> sqlite3.Connection:
-        return sqlite3.connect(self._path, timeout=wait, isolation_level=None, check_same_thread=False)
+    def _is_unwiped(self) -> int:
+        self._read_slots.begin()
+        return self._read_slots.latest.unwiped
 
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._writing, self._in_one_sentence(), self._writer:
-            self._writer.execute("BEGIN IMMEDIATE")
-            yield self._writer
+    def _log_emptied(self) -> bool:
+        """Copy the log into the file and empty it, as soon as nobody reads it; threads write between two tries."""
+        deadline = time.monotonic() + WIPE_SECONDS
+        with contextlib.closing(self._connection(wait=0)) as connection:
+            while True:
+                unwiped = self._read(self._is_unwiped)
+                with contextlib.suppress(_BusyError):
+                    self._group.alone(functools.partial(_empty_log, connection))
+                    self._group.run(functools.partial(self._write_slots.wiped, unwiped))
+                    return True
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.01)
 
-    def _read(self, query: str, *values: str | int) -> list[tuple[Any, ...]]:
-        with self._reading, self._in_one_sentence():
-            return self._reader.execute(query, values).fetchall()
+    @property
+    def _reserved(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.reserve")
+
+    def _reserve(self) -> None:
+        """Reserve disk for deletions, if there is any."""
+        with contextlib.suppress(OSError):
+            handle = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                if not os.fstat(handle).st_size:
+                    os.posix_fallocate(handle, 0, min(RESERVE_BYTES, self._free_bytes() // 8))
+            finally:
+                os.close(handle)
+
+    def _free_bytes(self) -> int:
+        space = os.statvfs(self._path.parent)
+        return space.f_bavail * space.f_frsize
+
+    def _connection(self, wait: float = WAIT_SECONDS) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=wait, isolation_level=None, check_same_thread=False)
+        for setting in ("synchronous = FULL", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {setting}").fetchall()
+        return connection
+
+    def _check_files(self, first: int = 3) -> None:
+        """Notice that the file, its log or the log's index is not the one that was opened."""
+        for file, opened in itertools.islice(self._files.items(), first):
+            if _identity(file) != opened:
+                raise self._error(GONE)
 
     @contextlib.contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            advice = ADVICE.get(_code(error), "check its disk space and permissions, or choose another place")
-            raise StorageError(f"cannot use the store {self._path}: {error}; {advice}") from error
+            raise self._error(REASONS.get(_code(error), OTHER_REASON), error) from error
+        except DamagedError as error:
+            raise self._error(DAMAGED, error) from error
+
+    def _error(self, reason: str, error: Exception | None = None) -> StorageError:
+        what = f"{error}; {reason}" if error else reason
+        return StorageError(f"cannot use the store {self._path}: {what}", public=f"cannot use the store: {reason}")
+
+
+class _BusyError(Exception):
+    """Another process uses the log."""
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
@@ -193,46 +274,31 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     marks = [connection.execute(f"PRAGMA {mark}").fetchall()[0][0] for mark in ("application_id", "user_version")]
     if tables and marks != [APPLICATION, FORMAT]:
         raise StorageError(f"{path} is not a store of this version of resus: choose another place")
-    for setting in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON"):
+    for setting in (f"page_size = {PAGE}", "journal_mode = WAL"):
         connection.execute(f"PRAGMA {setting}").fetchall()
     if not tables:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA:
-                connection.execute(statement)
+            create(connection)
 
 
-def _wiped(connection: sqlite3.Connection) -> bool:
-    """Remove deleted bytes from the files; False if other processes block it.
-
-    Zeroing deleted rows is not enough: a B-tree that moved a row to another page leaves a copy behind, so the whole
-    file is rewritten.
-    """
-    (unwiped,) = connection.execute("SELECT unwiped FROM latest").fetchall()[0]
-    if not unwiped:
-        return True
+def _empty_log(connection: sqlite3.Connection) -> None:
     try:
-        if not _log_emptied(connection):  # with a reader of the old log, the log would grow by the whole file
-            return False
-        connection.execute("VACUUM")
-        if not _log_emptied(connection):
-            return False
-        connection.execute("UPDATE latest SET unwiped = 0 WHERE unwiped = ?", (unwiped,))
+        (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
     except sqlite3.OperationalError as error:
-        if _code(error) != sqlite3.SQLITE_BUSY:
+        busy = _code(error) == sqlite3.SQLITE_BUSY
+        if not busy:
             raise
-        return False
-    return True
+    if busy:
+        raise _BusyError
 
 
-def _log_emptied(connection: sqlite3.Connection) -> bool:
-    """SQLite waits for readers, but not for another process that empties the log."""
-    deadline = time.monotonic() + WIPE_SECONDS
-    while connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0]:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+def _identity(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _code(error: sqlite3.Error) -> int:

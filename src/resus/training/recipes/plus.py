@@ -1,10 +1,14 @@
 """The recipe of RESUS+."""
 
+import math
+
 import numpy as np
 import torch
 
 from resus.arrays import Floats
 from resus.model.learners import FactorSettings
+from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.learner import PlusLearner
 from resus.model.personalizer import Personalizer
 from resus.training.factors import learn_factors
 from resus.training.predictor import better_of, cross_fit, fill_logits, open_logits, pretrain
@@ -19,8 +23,8 @@ def train_plus(run: Run, model: Personalizer) -> None:
 
     The factors come from the training users. The scales come from the validation users, whose labels trained neither
     the predictor nor the factors. With few users, predictors that miss a fold of them are worse than the one of all,
-    and factors learned on their logits may be, too: so the factors are also learned without folds, and the validation
-    users choose.
+    and factors learned on their logits may be, too: so the factors are also learned without folds. Likewise, choices
+    may or may not speak of tastes. The validation users choose.
     """
     pretrain(run, model.predictor)
     kept = open_logits(run)
@@ -28,19 +32,35 @@ def train_plus(run: Run, model: Personalizer) -> None:
     model.use_predictor(better_of(run, model.predictor, fitted))
     model.fusion.requires_grad_(False)  # a posterior mean needs no weight
 
-    start = _copy(model)
-    losses, trained = [], []
-    ways = {"": np.array(kept)}  # a copy: the file holds no logits of this model's own predictor
+    best = _Best(run, model)
+    own = np.array(kept)  # a copy: the file holds no logits of this model's own predictor
+    best.try_("", own, choices_speak_of_tastes=False)
+    if PlusLearner.of(model.learner).log_choices is not None:
+        best.try_(" shared with choices", own, choices_speak_of_tastes=True)
     if fitted and len(run.split.train) < FEW_USERS:
-        ways[" without folds"] = np.full_like(kept, np.nan)
-    for stage, logits in ways.items():
+        unfolded = np.full_like(kept, np.nan)
+        best.try_(" without folds", unfolded, choices_speak_of_tastes=best.choices_speak_of_tastes)
+    model.load_state_dict(best.state)
+
+
+class _Best:
+    """Learns factors and scales in several ways; keeps the one with the lowest Logloss of the validation users."""
+
+    def __init__(self, run: Run, model: Personalizer) -> None:
+        self.run, self.model = run, model
+        self.start = self.state = _copy(model)
+        self.logloss, self.choices_speak_of_tastes = math.inf, False
+
+    def try_(self, stage: str, logits: Floats, *, choices_speak_of_tastes: bool) -> None:
+        run, model = self.run, self.model
         fill_logits(run, logits, model.predictor)
-        model.load_state_dict(start)
+        model.load_state_dict(self.start)
+        FactorEncoder.of(model.encoder).let_choices_speak_of_tastes(choices_speak_of_tastes)
         _learn(run, model, logits, stage)
         sizes = run.validation.middle_sizes(run.config.evaluation.stages.values())
-        losses.append(run.validation.logloss_of_model(model, logits, sizes))
-        trained.append(_copy(model))
-    model.load_state_dict(trained[int(np.argmin(losses))])
+        logloss = run.validation.logloss_of_model(model, logits, sizes)
+        if self.state is self.start or logloss < self.logloss:
+            self.logloss, self.choices_speak_of_tastes, self.state = logloss, choices_speak_of_tastes, _copy(model)
 
 
 def _learn(run: Run, model: Personalizer, logits: Floats, stage: str) -> None:

@@ -14,7 +14,8 @@ class FactorEncoder(Encoder):
     """Rows → `[N, K]`: codes as `layout` packs them. φ is scaled so that the users' tastes have unit covariance.
 
     Which fields describe the user (they are the same in all rows of a user, and so not `kept`), which make up the
-    `context`, and the `knots` of numbers are learned from a log (`training/factors.py`).
+    `context`, and the `knots` of numbers are learned from a log (`training/factors.py`). A choice `speaks` of traits of
+    its own and, if validation users gain from it, of tastes.
     """
 
     def __init__(self, features: FeatureMap, *, embedding_dim: int, choice_dim: int, embedding_std: float) -> None:
@@ -26,23 +27,25 @@ class FactorEncoder(Encoder):
             columns=tuple(2 if field.kind == "numeric" else field.columns for field in features.fields),
             item=features.item,
             taste=embedding_dim,
-            choice=choice_dim,
+            choice=embedding_dim + choice_dim,
         )
         self.width = self.layout.width
         self.n_ids = features.n_ids
         self.item = self.layout.names.index(features.item)
         self.embedding = FieldEmbedding(features.n_ids, counts, embedding_dim + choice_dim + 1, std=embedding_std)
-        self.chosen = FieldEmbedding(features.n_ids, counts, choice_dim, std=embedding_std)
+        self.chosen = FieldEmbedding(features.n_ids, counts, self.layout.choice, std=embedding_std)
         with torch.no_grad():
             self.embedding.table[:, -1] = 0.0
         self.kept: Tensor
         self.context: Tensor
         self.knots: Tensor
         self.spread: Tensor
+        self.speaks: Tensor
         self.register_buffer("kept", torch.ones(len(counts)))
         self.register_buffer("context", torch.zeros(len(counts)))
         self.register_buffer("knots", torch.linspace(0, 1, KNOTS).repeat(len(counts), 1))
         self.register_buffer("spread", torch.eye(embedding_dim))
+        self.register_buffer("speaks", torch.ones(self.layout.choice))
 
     @classmethod
     def of(cls, encoder: Encoder) -> "FactorEncoder":
@@ -51,23 +54,29 @@ class FactorEncoder(Encoder):
         return encoder
 
     def forward(self, features: Features) -> Tensor:
-        taste, offered, common = self.factors(features)
+        taste, traits, common = self.factors(features)
         values, shares = self._values(features)
         item = features.ids[:, self.blocks[self.item].columns.start]
         items = torch.where(item == self.blocks[self.item].first, UNKNOWN, item.to(taste.dtype))
-        chosen = (self.chosen(features) * self.kept.view(1, -1, 1)).sum(dim=1)
-        codes = (items, values, shares, taste @ self.spread, offered, chosen, common)
+        chosen = (self.chosen(features) * self.kept.view(1, -1, 1)).sum(dim=1) * self.speaks
+        codes = (items, values, shares, taste @ self.spread, torch.cat([taste, traits], dim=1), chosen, common)
         return self.layout.pack(codes, self._signatures(features))
 
     def factors(self, features: Features) -> tuple[Tensor, Tensor, Tensor]:
-        """φ `[N, E]` as it was learned, χ `[N, D]`, and what is common to all users `[N]`."""
+        """φ as it was learned, the traits that only choices speak of, and what is common to all users `[N]`.
+
+        χ is φ and these traits.
+        """
         summed = (self.embedding(features) * self.kept.view(1, -1, 1)).sum(dim=1)
-        taste, offered, common = summed.split([self.layout.taste, self.layout.choice, 1], dim=1)
-        return taste, offered, common.squeeze(1)
+        taste, traits, common = summed.split([self.layout.taste, self.layout.choice - self.layout.taste, 1], dim=1)
+        return taste, traits, common.squeeze(1)
+
+    def let_choices_speak_of_tastes(self, allowed: bool) -> None:
+        self.speaks[: self.layout.taste] = float(allowed)
 
     def choices(self, features: Features, starts: Tensor) -> Tensor:
         """Σψ `[G, D]` over groups of rows that begin at `starts`."""
-        return self.chosen.summed(features, self.kept, starts)
+        return self.chosen.summed(features, self.kept, starts) * self.speaks
 
     def _values(self, features: Features) -> tuple[Tensor, Tensor]:
         """The values of all fields and their shares, both `[N, V]`; an unknown value has no share."""

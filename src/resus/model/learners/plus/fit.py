@@ -3,7 +3,8 @@
 A parabola bounds the logistic likelihood from below and touches it at the present logit ℓ (Jaakkola and Jordan). Its
 curvature is w = tanh(ℓ/2) / 2ℓ. A step is the weighted ridge (K + 1/w) α = (y − ½)/w − Ψ and never moves away from the
 mode. After `PARABOLAS` such steps come Newton steps, which are weighted ridges too and fast near the mode. A user for
-whom a Newton step would go down takes the parabola's step instead.
+whom a Newton step would go down takes the parabola's step instead. A label that counts as t labels has t times the
+curvature.
 """
 
 import torch
@@ -53,7 +54,7 @@ def solver(prior: Prior, known: Known, gram: Tensor | None = None) -> "_Dense | 
 def _under_parabola(known: Known, solve: "_Dense | _Iterative", added: Tensor) -> tuple[Tensor, Tensor]:
     """α and Δ of the events at the top of the parabolas that touch at the present Δ."""
     weights, targets = _parabolas(known, known.basis + added)
-    dual = solve(weights, targets.unsqueeze(2)).squeeze(2)
+    dual = solve(weights * known.trust, targets.unsqueeze(2)).squeeze(2)
     return dual, solve.covariance_times(dual)
 
 
@@ -67,7 +68,7 @@ def _uphill(
     chance = (known.basis + added).sigmoid()
     weights = (chance * (1 - chance)).clamp(min=FLAT)
     targets = (added + (known.labels - chance) / weights) * known.mask
-    stepped = solve(weights, targets.unsqueeze(2)).squeeze(2)
+    stepped = solve(weights * known.trust, targets.unsqueeze(2)).squeeze(2)
     moved = solve.covariance_times(stepped)
     reached = _height(known, stepped, moved)
     down = reached < height - ROUNDING
@@ -81,7 +82,7 @@ def _uphill(
 def _height(known: Known, dual: Tensor, added: Tensor) -> Tensor:
     """Log-likelihood plus log-prior of each user, `[U, 1]`, up to a constant; Δᵀ K⁻¹ Δ = αᵀΔ."""
     signed = (2 * known.labels - 1) * (known.basis + added)
-    heights = functional.logsigmoid(signed) * known.mask - 0.5 * dual * added
+    heights = functional.logsigmoid(signed) * known.trust * known.mask - 0.5 * dual * added
     return heights.sum(dim=1, keepdim=True)
 
 

@@ -118,13 +118,14 @@ class FactorCodes(AdditiveEncoder):
     """Φ of RESUS+: rows → codes. Fields of the item and of the context add to a code separately."""
 
     def __init__(self, features: FeatureMap, weights: Weights, *, taste: int, choice: int) -> None:
-        self.layout = CodeColumns.of(features, taste=taste, choice=choice)
+        self.layout = CodeColumns.of(features, taste=taste, choice=taste + choice)
         self.width = self.layout.width
         self._blocks, self._n_ids = features.blocks, features.n_ids
         self._item = features.block(features.item)
         counts = features.column_counts
         factors, spread = weights["embedding.table"], weights["spread"]
-        vectors = [factors[:, :taste] @ spread, factors[:, taste:-1], weights["chosen.table"], factors[:, -1:]]
+        chosen = weights["chosen.table"] * weights["speaks"]
+        vectors = [factors[:, :taste] @ spread, factors[:, :-1], chosen, factors[:, -1:]]
         self._vectors = np.concatenate(vectors, axis=1, dtype=np.float32)
         self._kept, self._knots = weights["kept"], weights["knots"]
         self._kept_columns = np.repeat(self._kept, counts).astype(np.float32)
@@ -216,6 +217,14 @@ class PlusInNumpy(LiveLearner):
         self.matches = None if matches is None else np.exp(matches.astype(np.float64))  # [F]
         context = weights.get("same_context")
         self.same_context = None if context is None else (float(context[0]), float(context[1]))
+        trust, sizes = weights.get("log_trust"), weights.get("by_size")
+        self.trust = np.ones(2) if trust is None else np.exp(trust).astype(np.float64)  # of a like and of a dislike
+        self.by_size = None if sizes is None else sizes.astype(np.float64)
+
+    def trust_in(self, labels: Doubles) -> Doubles:
+        """As how many labels each label counts."""
+        trust: Doubles = np.where(labels > 0, self.trust[0], self.trust[1])
+        return trust
 
     def crowd(self, basis: Floats, encoded: Floats) -> Floats:
         scaled = basis if self.scale is None else basis * np.float32(self.scale)
@@ -365,9 +374,10 @@ class LivePlus(LiveState):
             else:
                 self._gram = learner.covariance(codes, codes) if self._gram is None else self._gram
                 system = _Dense(self._gram)
-            dual = _fit(events.labels, events.basis, system, self._start, learner.steps)
+            said = _Said(events.labels, events.basis, learner.trust_in(events.labels))
+            dual = _fit(said, system, self._start, learner.steps)
             self._start = dual
-            self._fitted = _Fitted(learner, codes, events.labels, events.basis, system, dual)
+            self._fitted = _Fitted(learner, codes, said, system, dual)
         return self._fitted
 
 
@@ -378,12 +388,12 @@ class _Fitted:
         self,
         learner: PlusInNumpy,
         codes: Codes,
-        labels: Doubles,
-        basis: Doubles,
+        events: "_Said",
         system: "_Dense | _Iterative",
         dual: Doubles,
     ) -> None:
-        self._learner, self._codes, self._basis, self._system, self.dual = learner, codes, basis, system, dual
+        self._learner, self._codes, self._events, self._system, self.dual = learner, codes, events, system, dual
+        labels = events.labels
         self._generosity = (learner.bias or 0.0) * float(dual.sum())
         shares = codes.shares * learner.scale_of_value
         self._matches = _Sums(codes.values, shares * dual[:, None], shares != 0)
@@ -411,20 +421,20 @@ class _Fitted:
             yield self._matched(query, slice(None))
         if learner.taste is not None:
             yield query.taste @ self._wanted
-        own = self._own_items(query) if learner.choices is not None or learner.same_context is not None else None
+        own = self._own_items(query)
         if learner.choices is not None:
-            assert own is not None
             yield self._choices(query, own)
         if learner.same_context is not None:
-            assert own is not None
             yield self._same_context(query, own)
+        if learner.by_size is not None:
+            yield self._drift(own, len(query))
 
     def said_of_all(self, catalogue: "PreparedCatalogue", shared: Floats | None) -> Floats:
         """The sum of `said` for items that the user has not had; `shared` is to be added to every code."""
         learner, layout = self._learner, self._learner.layout
         scale = (learner.choices or 0.0) / np.sqrt(len(self.dual) + FEW_CHOICES)
         wanted = np.concatenate([self._wanted, (scale * self._chosen).astype(np.float32)])
-        level = self._generosity
+        level = self._generosity + float(self._drift_after(np.array(len(self.dual))))
         if shared is not None:
             codes = layout.unpack(shared[None])
             level += float(shared[layout.taste_and_offered] @ wanted)
@@ -451,6 +461,8 @@ class _Fitted:
             yield "choice of items", self._choices(query, own)
         if learner.same_context is not None:
             yield "same context", self._same_context(query, own)
+        if learner.by_size is not None:
+            yield "number of events", self._drift(own, len(query))
 
     def across(self, query: Codes) -> Doubles:
         """The prior covariance of every event with every candidate, `[k, N]`."""
@@ -477,8 +489,8 @@ class _Fitted:
 
     @cached_property
     def _curvature(self) -> Doubles:
-        chance = sigmoid(self._basis + self._system.times(self.dual))
-        weights: Doubles = np.maximum(chance * (1 - chance), SURE)
+        chance = sigmoid(self._events.basis + self._system.times(self.dual))
+        weights: Doubles = np.maximum(chance * (1 - chance) * self._events.trust, SURE)
         return weights
 
     def _matched(self, query: Codes, place: slice) -> Array:
@@ -508,6 +520,17 @@ class _Fitted:
             same = self._codes.contexts == query.contexts[own.rows, None]
             said[own.rows] -= (own.same & same) @ self._context_amounts
         return said
+
+    def _drift(self, own: "_OwnItems", candidates: int) -> Array:
+        """What the number of events of other items adds."""
+        others = np.full(candidates, len(self.dual))
+        others[own.rows] -= own.same.sum(axis=1)
+        return self._drift_after(others)
+
+    def _drift_after(self, events: Integers) -> Doubles:
+        soon, late = np.zeros(2) if self._learner.by_size is None else self._learner.by_size
+        drift: Doubles = soon * events / (events + FEW_CHOICES) + late * np.log1p(events / FEW_CHOICES)
+        return drift
 
 
 class PreparedCatalogue:
@@ -578,42 +601,49 @@ class _Sums:
         return places, self._keys[places] == keys
 
 
-def _fit(labels: Doubles, basis: Doubles, system: "_Dense | _Iterative", start: Doubles, steps: int) -> Doubles:
+@dataclass(frozen=True, eq=False)
+class _Said:
+    """The labels of the events, the crowd's logits, and as how many labels each label counts, `[k]` each."""
+
+    labels: Doubles
+    basis: Doubles
+    trust: Doubles
+
+
+def _fit(events: _Said, system: "_Dense | _Iterative", start: Doubles, steps: int) -> Doubles:
     """α `[k]`: see `resus.model.learners.plus.fit`."""
-    if not len(labels):
+    if not len(start):
         return start
     dual, added = start, system.times(start)
     for _ in range(min(PARABOLAS, steps)):
-        dual, added = _under_parabola(labels, basis, system, added)
-    height = _height(labels, basis, dual, added)
+        dual, added = _under_parabola(events, system, added)
+    height = _height(events, dual, added)
     for _ in range(PARABOLAS, steps):
         before = added
-        chance = sigmoid(basis + before)
+        chance = sigmoid(events.basis + before)
         weights = np.maximum(chance * (1 - chance), FLAT)
-        dual = system.solve(weights, before + (labels - chance) / weights)
+        dual = system.solve(weights * events.trust, before + (events.labels - chance) / weights)
         added = system.times(dual)
-        reached = _height(labels, basis, dual, added)
+        reached = _height(events, dual, added)
         if reached < height - ROUNDING:
-            dual, added = _under_parabola(labels, basis, system, before)
-            reached = _height(labels, basis, dual, added)
+            dual, added = _under_parabola(events, system, before)
+            reached = _height(events, dual, added)
         elif np.abs(added - before).max() < ARRIVED:
             break
         height = reached
     return dual
 
 
-def _under_parabola(
-    labels: Doubles, basis: Doubles, system: "_Dense | _Iterative", added: Doubles
-) -> tuple[Doubles, Doubles]:
-    size = np.maximum(np.abs(basis + added), 1e-4)
+def _under_parabola(events: _Said, system: "_Dense | _Iterative", added: Doubles) -> tuple[Doubles, Doubles]:
+    size = np.maximum(np.abs(events.basis + added), 1e-4)
     weights = np.tanh(size / 2) / (2 * size)  # ¼ at 0
-    dual = system.solve(weights, (labels - 0.5) / weights - basis)
+    dual = system.solve(weights * events.trust, (events.labels - 0.5) / weights - events.basis)
     return dual, system.times(dual)
 
 
-def _height(labels: Doubles, basis: Doubles, dual: Doubles, added: Doubles) -> float:
-    signed = (2 * labels - 1) * (basis + added)
-    return float((-np.logaddexp(0, -signed) - 0.5 * dual * added).sum())
+def _height(events: _Said, dual: Doubles, added: Doubles) -> float:
+    signed = (2 * events.labels - 1) * (events.basis + added)
+    return float((-np.logaddexp(0, -signed) * events.trust - 0.5 * dual * added).sum())
 
 
 class _Dense:

@@ -40,6 +40,8 @@ class PlusLearner(Learner):
         context: bool = True,
         common: bool = True,
         scale: bool = True,
+        trust: bool = True,
+        sizes: bool = True,
     ) -> None:
         super().__init__()
         self.layout, self.steps = layout, steps
@@ -49,7 +51,9 @@ class PlusLearner(Learner):
         self.log_choices = _parameter(choices, START_OF_CHOICES)
         self.log_common = _parameter(common, START_OF_COMMON)
         self.log_scale = _parameter(scale, 1.0)
+        self.log_trust = nn.Parameter(torch.zeros(2)) if trust else None  # of a like and of a dislike
         self.same_context = nn.Parameter(torch.zeros(2)) if context else None  # of a like and of a dislike
+        self.by_size = nn.Parameter(torch.zeros(2)) if sizes else None  # of k / (k + κ) and of log(1 + k / κ)
         self._fields = layout.field_of_value
         self.start_from(bias=1.0)
 
@@ -76,6 +80,15 @@ class PlusLearner(Learner):
             matches = self.log_matches.double().exp()[values]
         return Prior(_exp(self.log_bias), matches, _exp(self.log_taste), values)
 
+    @property
+    def trust(self) -> tuple[Tensor, Tensor]:
+        """As how many labels a like and a dislike count."""
+        like, dislike = torch.ones(2) if self.log_trust is None else self.log_trust.exp()
+        return like, dislike
+
+    def known(self, support: Tensor, mask: Tensor, outcomes: Tensor) -> Known:
+        return Known.of(self.layout, support, mask, outcomes, self.trust)
+
     def scales(self) -> Iterable[nn.Parameter]:
         return self.parameters()
 
@@ -92,14 +105,14 @@ class PlusLearner(Learner):
     def forward(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, query_user: Tensor) -> Tensor:
         if support.shape[1] == 0:
             return query.new_zeros(query.shape[0])
-        known = Known.of(self.layout, support, mask, outcomes)
+        known = self.known(support, mask, outcomes)
         dual = fit(self.prior, known, steps=self.steps).unsqueeze(2)
         terms = self.terms(known, dual, mask.unsqueeze(2), self.layout.unpack(query), query_user)
         return torch.stack(list(terms)).sum(dim=0).squeeze(1).to(query.dtype)
 
     def prefixes(self, support: Tensor, mask: Tensor, outcomes: Tensor, query: Tensor, sizes: Sequence[int]) -> Tensor:
         """The fit to more events starts from the fit to fewer."""
-        prior, known = self.prior, Known.of(self.layout, support, mask, outcomes)
+        prior, known = self.prior, self.known(support, mask, outcomes)
         gram = prior.covariance(known.codes, known.codes)
         dual = gram.new_zeros(*mask.shape, len(sizes))
         fewer = None
@@ -117,7 +130,7 @@ class PlusLearner(Learner):
         return LivePlus(self, width)
 
     def posteriors(self, support: Tensor, mask: Tensor, outcomes: Tensor, sizes: Sequence[int]) -> Iterator[Posterior]:
-        prior, known = self.prior, Known.of(self.layout, support, mask, outcomes)
+        prior, known = self.prior, self.known(support, mask, outcomes)
         gram = prior.covariance(known.codes, known.codes)
         for size in sizes:
             first = known.first(size)
@@ -142,6 +155,8 @@ class PlusLearner(Learner):
             found["choice of items"] = self._choices(known, included.to(dual.dtype), query, users, own)
         if self.same_context is not None:
             found["same context"] = self._contexts(known, included.to(dual.dtype), query, users, own)
+        if self.by_size is not None:
+            found["number of events"] = self._sizes(included.to(dual.dtype), users, own)
         return {cause: values.squeeze(1) for cause, values in found.items()}
 
     def terms(self, known: Known, dual: Tensor, included: Tensor, query: Codes, users: Tensor) -> Iterator[Tensor]:
@@ -156,6 +171,8 @@ class PlusLearner(Learner):
             yield self._choices(known, included.to(dual.dtype), query, users, own)
         if self.same_context is not None:
             yield self._contexts(known, included.to(dual.dtype), query, users, own)
+        if self.by_size is not None:
+            yield self._sizes(included.to(dual.dtype), users, own)
 
     def _bias(self, dual: Tensor, users: Tensor) -> Tensor:
         return (_exp(self.log_bias).to(dual.dtype) * dual.sum(dim=1)).index_select(0, users)
@@ -169,9 +186,16 @@ class PlusLearner(Learner):
         total = _products(offered, chosen.transpose(1, 2) @ included, users)
         inner = (chosen[own.users] * offered[own.rows].unsqueeze(1)).sum(dim=2)
         others = total - own.spread(inner, included)
-        count = included.sum(dim=1).index_select(0, users) - own.spread(torch.ones_like(inner), included)
+        count = own.others(included, users)
         said: Tensor = _exp(self.log_choices).to(included.dtype) * others / (count + FEW_CHOICES).sqrt()
         return said
+
+    def _sizes(self, included: Tensor, users: Tensor, own: "_OwnItem") -> Tensor:
+        assert self.by_size is not None
+        soon, late = self.by_size.to(included.dtype)
+        count = own.others(included, users)
+        drift: Tensor = soon * count / (count + FEW_CHOICES) + late * (count / FEW_CHOICES).log1p()
+        return drift
 
     def _contexts(self, known: Known, included: Tensor, query: Codes, users: Tensor, own: "_OwnItem") -> Tensor:
         assert self.same_context is not None
@@ -204,6 +228,11 @@ class _OwnItem:
         self.rows = summed_by_key(keys, ones, ones, other_keys, asked, users).squeeze(1).nonzero().squeeze(1)
         self.users = users[self.rows]
         self._same = (items[self.users] == query.items[self.rows].unsqueeze(1)) & mask[self.users]
+
+    def others(self, included: Tensor, users: Tensor) -> Tensor:
+        """The number of events of other items than the query's, `[Q, J]`."""
+        own = self.spread(self._same.to(included.dtype), included)
+        return included.sum(dim=1).index_select(0, users) - own
 
     def spread(self, values: Tensor, included: Tensor) -> Tensor:
         """Sums of values `[H, S]` over the events of the own item, for all queries `[Q, J]`."""
@@ -246,7 +275,7 @@ class PlusPosterior(Posterior):
         """What the events leave of the variances `[U, C]` before them; `across` `[U, S, C]` covaries with them."""
         solve = solver(self._prior, self.known)
         chance = (self.known.basis + solve.covariance_times(self.dual)).sigmoid()
-        weights = (chance * (1 - chance)).clamp(min=SURE)
+        weights = (chance * (1 - chance) * self.known.trust).clamp(min=SURE)
         across = across * self.known.mask.unsqueeze(2)
         return (before - (across * solve(weights, across)).sum(dim=1)).clamp(min=0)
 
@@ -269,7 +298,7 @@ class LivePlus(LiveEvents):
     def answer(self, encoded: Tensor, *, explain: bool = False) -> Answer:
         plus = self._plus
         if self._fitted is None:
-            prior, known = plus.prior, Known.of(plus.layout, *self.as_support)
+            prior, known = plus.prior, plus.known(*self.as_support)
             self._fitted = PlusPosterior(plus.layout, prior, known, fit(prior, known, steps=plus.steps))
         known, dual = self._fitted.known, self._fitted.dual.unsqueeze(2)
         codes, users = plus.layout.unpack(encoded), torch.zeros(len(encoded), dtype=torch.long)

@@ -54,16 +54,22 @@ class Known:
     codes: Codes  # [U, S]
     labels: Tensor  # [U, S]
     basis: Tensor  # [U, S]
+    trust: Tensor  # [U, S]: as how many labels the label counts
 
     @classmethod
-    def of(cls, layout: Layout, support: Tensor, mask: Tensor, outcomes: Tensor) -> "Known":
+    def of(
+        cls, layout: Layout, support: Tensor, mask: Tensor, outcomes: Tensor, trust: tuple[Tensor, Tensor]
+    ) -> "Known":
+        """`trust` is that of a like and that of a dislike."""
         labels, basis = (torch.where(mask, value, 0.0).double() for value in outcomes.unbind(dim=-1))
-        return cls(mask, layout.unpack(torch.where(mask.unsqueeze(-1), support, 0.0)), labels, basis)
+        like, dislike = trust
+        counted = labels * like.double() + (1 - labels) * dislike.double()
+        return cls(mask, layout.unpack(torch.where(mask.unsqueeze(-1), support, 0.0)), labels, basis, counted)
 
     def first(self, size: int) -> "Known":
         """Only the first events of each user."""
         some = (slice(None), slice(size))
-        return Known(self.mask[some], self.codes.of(some), self.labels[some], self.basis[some])
+        return Known(self.mask[some], self.codes.of(some), self.labels[some], self.basis[some], self.trust[some])
 
 
 def _overlap(rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> Tensor:

@@ -1,0 +1,371 @@
+"""How events lie in a SQLite file, so that deleting a user costs what the user has and leaves no byte behind.
+
+A B-tree that moves a row to another page leaves a copy of it in the old page, even with `secure_delete`. So nothing
+that a user said is ever moved:
+
+- `slots` holds the events. A slot is appended at the end or overwritten in place by as many bytes. SQLite moves no row
+  of such a table. An unused slot holds zeros and is used again by an event of its size.
+- `directory` maps a keyed hash of the user's id to a number. Each row fills a page of its own and keeps its size, so a
+  row that moves is overwritten as a whole.
+- The other tables hold only numbers, times and hashes that nothing connects with a user once the directory has
+  forgotten the user.
+
+Each event and each row of the directory has a checksum. An event is whole by itself, so that it can be salvaged.
+"""
+
+import json
+import secrets
+import sqlite3
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+
+from resus.serving.store.protocol import Event, EventStatus, Moment, UserRecord
+
+PAGE = 4096
+APPLICATION = 0x72657375  # marks a file as a store of resus
+FORMAT = 2
+SCHEMA = (
+    "CREATE TABLE slots (number INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT",
+    "CREATE TABLE unused (size INTEGER, slot INTEGER, PRIMARY KEY (size, slot)) STRICT, WITHOUT ROWID",
+    "CREATE TABLE directory (number INTEGER PRIMARY KEY, entries BLOB NOT NULL) STRICT",
+    """CREATE TABLE events (
+        user INTEGER NOT NULL, time REAL NOT NULL, slot INTEGER NOT NULL, mark INTEGER NOT NULL,
+        PRIMARY KEY (user, time, slot)
+    ) STRICT, WITHOUT ROWID""",
+    "CREATE INDEX marks ON events (user, mark)",
+    # `version` and `number` are the last ones given; `unwiped` is the version of a deletion whose bytes may still be in
+    # the log, else 0; `key` is that of the hashes
+    """CREATE TABLE latest (
+        version INTEGER NOT NULL, number INTEGER NOT NULL, users INTEGER NOT NULL, unwiped INTEGER NOT NULL,
+        key BLOB NOT NULL
+    ) STRICT""",
+    f"PRAGMA application_id = {APPLICATION}",
+    f"PRAGMA user_version = {FORMAT}",
+)
+
+SLOT_MARK = b"resE"
+_HEAD = struct.Struct("<4sIIHHdd")  # mark, checksum, length, lengths of the user's and the event's id, time, label
+_ENTRY = struct.Struct("<16sIIQ")  # hash of the user's id, number, number of events, version
+_ENTRIES = 124  # in a row of the directory, with its checksum more than half of a page
+_BUCKETS = 2048  # a row of the directory holds one bucket; a full bucket continues at its number + `_BUCKETS`
+_EMPTY = bytes(_ENTRY.size)
+
+
+class DamagedError(Exception):
+    """The file holds something that was not written into it."""
+
+
+@dataclass(frozen=True)
+class Latest:
+    """What the file knows about itself."""
+
+    version: int
+    number: int
+    users: int
+    unwiped: int
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """Where the directory holds a user."""
+
+    bucket: int
+    at: int
+    number: int
+    events: int
+    version: int
+
+
+@dataclass(frozen=True)
+class _Row:
+    """An event in the table of events."""
+
+    time: float
+    slot: int
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Create the tables in an empty file."""
+    for statement in SCHEMA:
+        connection.execute(statement)
+    connection.execute("INSERT INTO latest VALUES (0, 0, 0, 0, ?)", (secrets.token_bytes(32),))
+
+
+def packed(user: str, event: Event, features: str) -> bytes:
+    """An event as bytes of one of a few sizes."""
+    named, id_, rest = user.encode(), event.id.encode(), features.encode()
+    length = _HEAD.size + len(named) + len(id_) + len(rest)
+    head = (length, len(named), len(id_), event.time + 0.0, event.label + 0.0)  # adding 0.0 turns -0.0 into 0.0
+    content = _HEAD.pack(SLOT_MARK, 0, *head)[8:] + named + id_ + rest
+    step = 32 if length <= 512 else 512
+    return SLOT_MARK + zlib.crc32(content).to_bytes(4, "little") + content + bytes(-length % step)
+
+
+def unpacked(body: Any) -> tuple[str, Event]:
+    """The user and the event in a slot."""
+    try:
+        mark, checksum, length, user_length, id_length, time, label = _HEAD.unpack_from(body)
+        if mark != SLOT_MARK or not _HEAD.size <= length <= len(body) or zlib.crc32(body[8:length]) != checksum:
+            raise DamagedError("an event does not match its checksum")
+    except (struct.error, TypeError):
+        raise DamagedError("an event does not match its checksum") from None
+    id_at = _HEAD.size + user_length
+    features_at = id_at + id_length
+    user, id_ = body[_HEAD.size : id_at].decode(), body[id_at:features_at].decode()
+    return user, Event(id_, time, label, json.loads(body[features_at:length]))
+
+
+def entries_in(row: Any) -> bytes:
+    """The entries in a row of the directory."""
+    if not isinstance(row, bytes) or len(row) != _ENTRIES * _ENTRY.size + 4 or _checked(row[:-4]) != row:
+        raise DamagedError("a part of the directory of users does not match its checksum")
+    return row[:-4]
+
+
+def events_named(row: Any) -> int:
+    """The number of events of the users in a row of the directory."""
+    return sum(events for _, _, events, _ in _ENTRY.iter_unpack(entries_in(row)))
+
+
+class Slots:
+    """The tables of one connection, within a transaction of the caller."""
+
+    def __init__(self, connection: sqlite3.Connection, *, capacity: int) -> None:
+        self._run = connection.execute
+        self._capacity = capacity
+        self._key = _one(self._run("SELECT key FROM latest").fetchall(), bytes)
+        self.latest = self._written = self._read_latest()
+
+    def begin(self) -> None:
+        """Another process may have written since."""
+        self.latest = self._written = self._read_latest()
+
+    def end(self) -> None:
+        """Write what changed about the file itself."""
+        if self.latest != self._written:
+            now = self.latest
+            self._run(
+                "UPDATE latest SET version = ?, number = ?, users = ?, unwiped = ?",
+                (now.version, now.number, now.users, now.unwiped),
+            )
+
+    def add(self, user: str, event: Event, features: str) -> EventStatus:
+        hashed = self._hash(user)
+        entry = self._find(hashed)
+        number = entry.number if entry else self.latest.number + 1
+        mark = self._mark(number, event.id)
+        if entry:
+            found = self._known(number, mark, event.id)
+            if found:
+                return self._corrected(entry, user, event, *found)
+            pushed_out = self._pushed_out(entry, event.moment)
+            if pushed_out is None:
+                return "too old"
+            for row in pushed_out:
+                self._remove(number, row)
+            self._change(entry, entry.events - len(pushed_out) + 1)
+        else:
+            self._enter(hashed, number)
+        slot = self._store(packed(user, event, features))
+        self._run("INSERT INTO events VALUES (?, ?, ?, ?)", (number, event.time, slot, mark))
+        return "added"
+
+    def version(self, user: str) -> int:
+        entry = self._find(self._hash(user))
+        return entry.version if entry else 0
+
+    def read(self, user: str) -> UserRecord:
+        entry = self._find(self._hash(user))
+        if not entry:
+            return UserRecord(0, ())
+        bodies = self._run(
+            "SELECT body FROM events JOIN slots ON number = slot WHERE user = ? ORDER BY time DESC", (entry.number,)
+        )
+        events = []
+        for (body,) in bodies:
+            owner, event = unpacked(body)
+            if owner != user:
+                raise DamagedError("an event belongs to another user")
+            events.append(event)
+        if len(events) != entry.events:
+            raise DamagedError("events of a user are gone")
+        events.sort(key=lambda event: event.moment)
+        return UserRecord(entry.version, tuple(events[-self._capacity :]))
+
+    def forget(self, user: str, event_id: str) -> bool:
+        entry = self._find(self._hash(user))
+        if not entry:
+            return False
+        found = self._known(entry.number, self._mark(entry.number, event_id), event_id)
+        if not found:
+            return False
+        self._remove(entry.number, found[0])
+        if entry.events > 1:
+            self._change(entry, entry.events - 1)
+        else:
+            self._leave(entry)
+        self.latest = replace(self.latest, unwiped=self._next_version())
+        return True
+
+    def delete(self, user: str) -> bool:
+        entry = self._find(self._hash(user))
+        if not entry:
+            return False
+        for row in self._rows("WHERE user = ?", entry.number):
+            self._clear(row.slot)
+        self._run("DELETE FROM events WHERE user = ?", (entry.number,))
+        self._leave(entry)
+        self.latest = replace(self.latest, unwiped=self._next_version())
+        return True
+
+    def wiped(self, version: int) -> None:
+        """Nothing that was deleted up to a version is left in the log."""
+        if self.latest.unwiped == version:
+            self.latest = replace(self.latest, unwiped=0)
+
+    def _read_latest(self) -> Latest:
+        rows = self._run("SELECT version, number, users, unwiped FROM latest").fetchall()
+        if len(rows) != 1 or not all(isinstance(value, int) for value in rows[0]):
+            raise DamagedError("its version is missing")
+        return Latest(*rows[0])
+
+    def _next_version(self) -> int:
+        self.latest = replace(self.latest, version=self.latest.version + 1)
+        return self.latest.version
+
+    def _hash(self, user: str) -> bytes:
+        return blake2b(user.encode(), key=self._key, digest_size=16).digest()
+
+    def _mark(self, number: int, event_id: str) -> int:
+        """The hash of an event's id, which differs from user to user."""
+        salt = number.to_bytes(8, "little")
+        return int.from_bytes(blake2b(event_id.encode(), key=self._key, salt=salt, digest_size=4).digest(), "little")
+
+    def _known(self, number: int, mark: int, event_id: str) -> tuple[_Row, Event] | None:
+        for row in self._rows("WHERE user = ? AND mark = ?", number, mark):
+            event = self._event(row.slot)
+            if event.id == event_id:
+                return row, event
+        return None
+
+    def _corrected(self, entry: _Entry, user: str, new: Event, row: _Row, old: Event) -> EventStatus:
+        if (old.time, old.label) == (new.time, new.label):
+            return "known"
+        moved = replace(old, time=new.time, label=new.label)
+        self._overwrite(row.slot, packed(user, moved, moved.features_as_json()))
+        self._run(
+            "UPDATE events SET time = ? WHERE user = ? AND time = ? AND slot = ?",
+            (new.time, entry.number, row.time, row.slot),
+        )
+        self._change(entry, entry.events)
+        return "corrected"
+
+    def _pushed_out(self, entry: _Entry, new: Moment) -> list[_Row] | None:
+        """What a new event pushes out; None if the new event is older than all that a full user keeps."""
+        surplus = entry.events - self._capacity
+        if surplus < 0:
+            return []
+        oldest = self._rows("WHERE user = ? ORDER BY time LIMIT ?", entry.number, surplus + 2)
+        if len(oldest) <= surplus:
+            raise DamagedError("events of a user are gone")
+        bound = oldest[surplus].time
+        if new.time < bound:
+            return None
+        if new.time > bound and (len(oldest) == surplus + 1 or oldest[-1].time > bound):
+            return oldest[: surplus + 1]
+        rows = self._rows("WHERE user = ? AND time <= ?", entry.number, bound)  # ids decide between events of one time
+        moments = sorted((Moment(row.time, self._event(row.slot).id), row.slot) for row in rows)
+        if new < moments[surplus][0]:
+            return None
+        return [_Row(moment.time, slot) for moment, slot in moments[: surplus + 1]]
+
+    def _remove(self, number: int, row: _Row) -> None:
+        self._clear(row.slot)
+        self._run("DELETE FROM events WHERE user = ? AND time = ? AND slot = ?", (number, row.time, row.slot))
+
+    def _rows(self, where: str, *values: float) -> list[_Row]:
+        query = f"SELECT time, slot FROM events {where}"  # noqa: S608  # no value is in the text
+        rows = [_Row(*found) for found in self._run(query, values).fetchall()]
+        if not all(isinstance(row.time, float) and isinstance(row.slot, int) for row in rows):
+            raise DamagedError("the place of an event is wrong")
+        return rows
+
+    def _event(self, slot: int) -> Event:
+        return unpacked(_one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes))[1]
+
+    def _store(self, body: bytes) -> int:
+        unused = self._run("SELECT slot FROM unused WHERE size = ? LIMIT 1", (len(body),)).fetchall()
+        if not unused:
+            return int(self._run("INSERT INTO slots (body) VALUES (?)", (body,)).lastrowid or 0)
+        (slot,) = unused[0]
+        self._run("DELETE FROM unused WHERE size = ? AND slot = ?", (len(body), slot))
+        self._overwrite(slot, body)
+        return int(slot)
+
+    def _overwrite(self, slot: int, body: bytes) -> None:
+        changed = self._run("UPDATE slots SET body = ? WHERE number = ? AND length(body) = ?", (body, slot, len(body)))
+        if changed.rowcount != 1:
+            raise DamagedError("an event is not where it should be")
+
+    def _clear(self, slot: int) -> None:
+        if self._run("UPDATE slots SET body = zeroblob(length(body)) WHERE number = ?", (slot,)).rowcount != 1:
+            raise DamagedError("an event is not where it should be")
+        self._run("INSERT INTO unused SELECT length(body), number FROM slots WHERE number = ?", (slot,))
+
+    def _find(self, hashed: bytes) -> _Entry | None:
+        bucket = _bucket(hashed)
+        while (entries := self._entries(bucket)) is not None:
+            at = entries.find(hashed)
+            if at >= 0 and at % _ENTRY.size == 0:
+                return _Entry(bucket, at, *_ENTRY.unpack_from(entries, at)[1:])
+            bucket += _BUCKETS
+        return None
+
+    def _enter(self, hashed: bytes, number: int) -> None:
+        version, bucket = self._next_version(), _bucket(hashed)
+        self.latest = replace(self.latest, number=number, users=self.latest.users + 1)
+        while (entries := self._entries(bucket)) is not None:
+            for at in range(0, _ENTRIES * _ENTRY.size, _ENTRY.size):
+                if entries.startswith(_EMPTY, at):
+                    self._write_entry(bucket, entries, at, _ENTRY.pack(hashed, number, 1, version))
+                    return
+            bucket += _BUCKETS
+        self._run("INSERT INTO directory VALUES (?, ?)", (bucket, _checked(_EMPTY * _ENTRIES)))
+        self._write_entry(bucket, _EMPTY * _ENTRIES, 0, _ENTRY.pack(hashed, number, 1, version))
+
+    def _change(self, entry: _Entry, events: int) -> None:
+        """Give a user a new version."""
+        entries = self._entries(entry.bucket) or b""
+        changed = _ENTRY.pack(entries[entry.at : entry.at + 16], entry.number, events, self._next_version())
+        self._write_entry(entry.bucket, entries, entry.at, changed)
+
+    def _leave(self, entry: _Entry) -> None:
+        self._write_entry(entry.bucket, self._entries(entry.bucket) or b"", entry.at, _EMPTY)
+        self.latest = replace(self.latest, users=self.latest.users - 1)
+
+    def _entries(self, bucket: int) -> bytes | None:
+        rows = self._run("SELECT entries FROM directory WHERE number = ?", (bucket,)).fetchall()
+        if not rows:
+            return None
+        return entries_in(rows[0][0])
+
+    def _write_entry(self, bucket: int, entries: bytes, at: int, entry: bytes) -> None:
+        new = _checked(entries[:at] + entry + entries[at + len(entry) :])
+        self._run("UPDATE directory SET entries = ? WHERE number = ?", (new, bucket))
+
+
+def _bucket(hashed: bytes) -> int:
+    return int.from_bytes(hashed[:4], "little") % _BUCKETS
+
+
+def _checked(entries: bytes) -> bytes:
+    return entries + zlib.crc32(entries).to_bytes(4, "little")
+
+
+def _one(rows: list[Any], kind: type[bytes]) -> bytes:
+    if len(rows) != 1 or not isinstance(rows[0][0], kind):
+        raise DamagedError("a row is missing or wrong")
+    return rows[0][0]

@@ -1,0 +1,341 @@
+"""What a store and the service do when the file is gone, the bytes are random, the disk is full or Redis hangs."""
+
+import contextlib
+import logging
+import random
+import shutil
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from redis_process import redis_process
+from resus_process import resus_here
+from service_fixtures import CAPACITY
+from service_process import InProcess, event, in_process, post, predict
+
+from resus.errors import DataError, StorageError
+from resus.serving import Engine, LoadedModel
+from resus.serving.http.app import build_app
+from resus.serving.http.guard import Access
+from resus.serving.limits import MAX_AHEAD, check_times
+from resus.serving.store import Event, EventStore, UserRecord, check_store, open_store
+from resus.serving.store import redis as redis_store
+from resus.serving.store.checking import check, salvage
+from resus.serving.store.sqlite import SqliteStore
+
+USERS, EVENTS = 40, 25
+
+
+def filled(store: EventStore) -> dict[str, UserRecord]:
+    for user in range(USERS):
+        batch = [
+            (
+                f"user {user}",
+                Event(f"event {number}", float(number), 1.0, {"item": f"{user}.{number}", "text": "x" * 50}),
+            )
+            for number in range(EVENTS)
+        ]
+        store.add(batch)
+    return {f"user {user}": store.read(f"user {user}") for user in range(USERS)}
+
+
+def writes(store: EventStore) -> list[Callable[[], Any]]:
+    return [
+        lambda: store.add([("user 1", Event("late", 99.0, 1.0, {}))]),
+        lambda: store.forget("user 2", "event 1"),
+        lambda: store.delete("user 3"),
+        lambda: check_store(store),
+    ]
+
+
+def reads(store: EventStore) -> list[Callable[[], Any]]:
+    return [lambda: store.version("user 1"), lambda: store.read("user 1"), store.users]
+
+
+@pytest.mark.parametrize("end", ["", "-wal"])
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_file_that_is_not_there_any_more_takes_no_event(tmp_path: Path, end: str, how: str) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    before = filled(store)
+    victim = path.with_name(path.name + end)
+    victim.rename(tmp_path / "aside")
+    if how == "replaced":
+        shutil.copy(tmp_path / "aside", victim)
+    for call in [*writes(store), *([] if end else reads(store))]:
+        with pytest.raises(StorageError, match=f"{path}.*deleted or replaced") as raised:
+            call()
+        assert raised.value.public
+        assert str(tmp_path) not in raised.value.public
+    (tmp_path / "aside").replace(victim)
+    check_store(store)
+    assert store.add([("user 1", Event("new", 100.0, 1.0, {}))]) == ["added"]
+    assert store.read("user 0") == before["user 0"]
+    store.close()
+
+
+def test_an_event_written_while_the_file_is_deleted_is_not_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    end = store._write_slots.end
+
+    def deleted() -> None:
+        end()
+        path.unlink()
+
+    monkeypatch.setattr(store._write_slots, "end", deleted)
+    with pytest.raises(StorageError, match="deleted or replaced"):
+        store.add([("user 1", Event("new", 100.0, 1.0, {}))])
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_bytes_are_a_sentence_and_the_rest_is_salvaged(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    path, out = tmp_path / "store.db", tmp_path / "salvaged.db"
+    store = SqliteStore(str(path), capacity=100)
+    before = filled(store)
+    store.close()
+    assert check(str(path)).problems == []
+    size = path.stat().st_size
+    with path.open("r+b") as stream:
+        for _ in range(chance.choice([1, 4, 16])):
+            stream.seek(chance.randrange(0 if seed % 3 == 0 else 4096, size - 600))
+            stream.write(chance.randbytes(600))
+    with contextlib.suppress(StorageError), contextlib.closing(SqliteStore(str(path), capacity=100)) as damaged:
+        for user, record in before.items():
+            with contextlib.suppress(StorageError):
+                assert damaged.read(user) in (record, UserRecord(0, ()))
+        for call in [*writes(damaged), *reads(damaged)]:
+            with contextlib.suppress(StorageError):
+                call()
+        for number in range(20):
+            with contextlib.suppress(StorageError):
+                damaged.add([(f"user {number}", Event("new", 50.0, 1.0, {}))])
+    found = salvage(str(path), out)
+    assert found.problems or found.events >= USERS * EVENTS - EVENTS - 1, "the bytes hit nothing that counts"
+    assert found.events > 0.8 * USERS * EVENTS
+    with contextlib.closing(SqliteStore(str(out), capacity=100)) as saved:
+        for user, record in before.items():
+            kept = [one for one in saved.read(user).events if one.id not in ("new", "late")]
+            assert all(one in record.events for one in kept)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_the_command_says_what_is_readable_and_salvages_it(tmp_path: Path, kind: str) -> None:
+    with contextlib.ExitStack() as stack:
+        path, out = tmp_path / "store.db", tmp_path / "salvaged.db"
+        server = None if kind == "sqlite" else stack.enter_context(redis_process(tmp_path))
+        url = server.url if server else str(path)
+        store = open_store(url, capacity=100)
+        before = filled(store)
+        long = Event("long", 1.0, 1.0, {"item": "y" * 20_000})
+        store.add([("someone", long)])
+        store.close()
+        whole = resus_here("store", "check", url, cwd=tmp_path)
+        assert whole.returncode == 0, whole.stderr
+        assert whole.stdout == f"{USERS * EVENTS + 1:,} events of {USERS + 1} users are readable\n"
+        if server:
+            with redis.Redis.from_url(server.url) as client:
+                client.hset("resus:users", "e3:user 1", "damaged")
+                client.hdel("resus:users", "e4:user 1")
+        else:
+            content = path.read_bytes()
+            for number in (3, 4):
+                content = content.replace(f'"1.{number}"'.encode(), b'"?.?"')
+            path.write_bytes(content)
+        found = resus_here("store", "check", url, "--salvage", out, cwd=tmp_path)
+        assert found.returncode == 2
+        assert f"{USERS * EVENTS - 1:,} events of {USERS + 1} users" in found.stdout
+        assert "damage: 2 events" in found.stdout
+        assert f"--store {out}" in found.stdout
+        with contextlib.closing(open_store(str(out), capacity=100)) as saved:
+            assert saved.read("someone").events == (long,)
+            for user, record in before.items():
+                missing = {"event 3", "event 4"} if user == "user 1" else set()
+                assert saved.read(user).events == tuple(one for one in record.events if one.id not in missing)
+        again = resus_here("store", "check", url, "--salvage", out, cwd=tmp_path)
+        assert f"{out} exists" in again.stderr
+
+
+def test_a_file_whose_first_page_is_lost_gives_its_events_all_the_same(tmp_path: Path) -> None:
+    path, out = tmp_path / "store.db", tmp_path / "salvaged.db"
+    store = SqliteStore(str(path), capacity=100)
+    before = filled(store)
+    store.close()
+    content = path.read_bytes()
+    path.write_bytes(bytes(4096) + content[4096:])
+    with pytest.raises(StorageError, match="resus store check"):
+        SqliteStore(str(path), capacity=100)
+    found = salvage(str(path), out)
+    assert found.outside == found.events == USERS * EVENTS
+    with contextlib.closing(SqliteStore(str(out), capacity=100)) as saved:
+        assert {user: saved.read(user).events for user in before} == {u: r.events for u, r in before.items()}
+    with pytest.raises(StorageError, match="is not a file"):
+        check(str(tmp_path))
+
+
+def refusal_of(store: EventStore, one: Event) -> str | None:
+    try:
+        store.add([("new", one)])
+    except StorageError as error:
+        return error.public
+    return None
+
+
+@pytest.mark.parametrize("tiny_disk", ["8m"], indirect=True)
+def test_on_a_full_disk_events_are_refused_and_users_deleted(tiny_disk: Path) -> None:
+    store = SqliteStore(str(tiny_disk / "store.db"), capacity=100)
+    before = filled(store)
+    with contextlib.suppress(OSError), (tiny_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            filler.write(bytes(4096))
+    with pytest.raises(StorageError, match="disk is full"):
+        check_store(store)
+    sent = [Event(f"new {number}", 1.0, 1.0, {"item": "x" * 3000}) for number in range(90)]
+    added = [one for one in sent if not refusal_of(store, one)]
+    assert len(added) < len(sent)
+    assert list(store.read("new").events) == sorted(added, key=lambda one: one.moment)
+    assert refusal_of(store, sent[-1]) == "cannot use the store: its disk is full; free some space"
+    assert store.forget("user 2", "event 1")
+    for user in before:
+        assert store.delete(user)
+        assert not store.version(user)
+    content = b"".join(path.read_bytes() for path in tiny_disk.iterdir())
+    assert b"user 1" not in content
+    (tiny_disk / "filler").unlink()
+    check_store(store)
+    assert store.add([("new", Event("last", 2.0, 1.0, {}))]) == ["added"]
+    store.close()
+
+
+def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("precious")
+    (tmp_path / ".store.db.lock").symlink_to(target)
+    with pytest.raises(StorageError, match=r"\.store\.db\.lock.*symbolic links"):
+        SqliteStore(str(tmp_path / "store.db"), capacity=1)
+    (tmp_path / ".store.db.lock").unlink()
+    (tmp_path / ".store.db.reserve").symlink_to(target)
+    (tmp_path / ".store.db.lock").write_text("somebody's")
+    SqliteStore(str(tmp_path / "store.db"), capacity=1).close()
+    assert target.read_text() == "precious"
+    assert (tmp_path / ".store.db.lock").read_text() == "somebody's"
+
+
+def test_times_of_events_are_at_most_a_day_ahead() -> None:
+    now = time.time()
+    check_times([0.0, -1e300, now, now + MAX_AHEAD - 60])
+    for wrong in (now + MAX_AHEAD + 60, now * 1000, 9e15):
+        with pytest.raises(DataError, match=r"events\[1\], time: .* more than a day ahead; give seconds since 1970"):
+            check_times([now, wrong])
+
+
+def test_the_service_refuses_the_far_future_and_takes_a_corrected_time(client: InProcess) -> None:
+    far = client.post("/v1/events", json={"events": [event(1), event(2, time=9e15)]})
+    assert far.status_code == 422
+    assert "events[1], time" in far.json()["error"]
+    assert client.get("/v1/users/u").status_code == 404
+    assert post(client, event(1), event(2)) == ["added", "added"]
+    assert post(client, event(1, time=7.0), event(2)) == ["corrected", "known"]
+    stored = client.get("/v1/users/u").json()["events"]
+    assert [(one["id"], one["time"]) for one in stored] == [("e2", 2.0), ("e1", 7.0)]
+    assert predict(client, user="u", items=["1"]).support == 2
+
+
+@pytest.fixture
+def service(exported: Path) -> Iterator[Callable[[str], InProcess]]:
+    """Builds a service on a store."""
+    with contextlib.ExitStack() as stack:
+
+        def build(url: str) -> InProcess:
+            engine = Engine(LoadedModel.load(exported), open_store(url, capacity=CAPACITY), capacity=CAPACITY)
+            return stack.enter_context(in_process(build_app(engine, exported, Access("localhost", None))))
+
+        yield build
+
+
+def statuses(client: InProcess) -> dict[str, tuple[int, str]]:
+    """Of everything that needs the store, and the sentence of a refusal."""
+    answers = {
+        "event": client.post("/v1/events", json={"events": [event(1, time=time.time())]}),
+        "predict": client.post("/v1/predict", json={"user": "u", "items": ["1"]}),
+        "read": client.get("/v1/users/u"),
+        "delete": client.delete("/v1/users/v"),
+        "ready": client.get("/readyz"),
+    }
+    return {name: (answer.status_code, answer.json().get("error", "")) for name, answer in answers.items()}
+
+
+def assert_only_inline_works(client: InProcess, reason: str) -> None:
+    for name, (status, sentence) in statuses(client).items():
+        assert status == 503, name
+        assert reason in sentence
+        assert "/" not in sentence
+    inline = {"events": [{"label": 1, "item": "1"}], "items": ["1"]}
+    assert client.post("/v1/predict", json=inline).status_code == 200
+    assert client.get("/healthz").status_code == 200
+
+
+def test_a_service_whose_file_is_deleted_is_not_ready(
+    service: Callable[[str], InProcess], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "events.db"
+    client = service(str(path))
+    assert {status for status, _ in statuses(client).values()} == {200}
+    path.rename(tmp_path / "aside")
+    with caplog.at_level(logging.ERROR, logger="resus"):
+        assert_only_inline_works(client, "deleted or replaced")
+    assert str(path) in caplog.text
+    (tmp_path / "aside").rename(path)
+    assert {status for status, _ in statuses(client).values()} == {200}
+
+
+def test_a_service_whose_file_is_damaged_answers_with_the_sentence(
+    service: Callable[[str], InProcess], tmp_path: Path
+) -> None:
+    path = tmp_path / "events.db"
+    client = service(str(path))
+    statuses(client)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    with path.open("r+b") as stream:
+        stream.write(b"\xff" * path.stat().st_size)
+    found = statuses(client)
+    assert {found[name][0] for name in ("event", "predict", "read")} == {503}
+    assert all("resus store check" in found[name][1] for name in ("event", "predict", "read"))
+
+
+def test_a_redis_that_hangs_holds_nobody_up(
+    service: Callable[[str], InProcess], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One request waits for it; the others are refused at once until it is asked again."""
+    monkeypatch.setattr(redis_store, "AGAIN_SECONDS", 600)
+    waits: list[redis.TimeoutError] = []
+    usual = redis.Connection.read_response
+
+    def counted(self: Any, *given: Any, **options: Any) -> Any:
+        try:
+            return usual(self, *given, **options)
+        except redis.TimeoutError as error:
+            waits.append(error)
+            raise
+
+    monkeypatch.setattr(redis.Connection, "read_response", counted)
+    with redis_process(tmp_path) as server:
+        client = service(server.url)
+        assert {status for status, _ in statuses(client).values()} == {200}
+        with server.stopped():
+            assert_only_inline_works(client, "does not answer")
+        assert len(waits) == 1
+        clock = time.monotonic
+        monkeypatch.setattr(redis_store, "monotonic", lambda: clock() + 600)
+        assert {status for status, _ in statuses(client).values()} == {200}
+        server.kill()
+        assert_only_inline_works(client, "cannot be reached")
