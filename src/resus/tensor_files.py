@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LENGTH_BYTES = 8
+DIGEST = "sha256"
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own bound
 _BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)  # of bent headers
 
@@ -37,9 +38,8 @@ def save_arrays(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> 
         aside.touch()
         readers = aside.stat().st_mode  # safetensors would let only the owner read the file
         try:
-            told = json.dumps(facts)
-            metadata = {"resus": told, "sha256": _digest(packed, told)}
-            safetensors.numpy.save_file(packed, aside, metadata=metadata)
+            told = json.dumps(facts | {DIGEST: _digest(packed, facts)})  # two entries would stand in any order
+            safetensors.numpy.save_file(packed, aside, metadata={"resus": told})
         except safetensors.SafetensorError as error:
             refused = re.search(r"os error (\d+)", str(error))  # Rust's text of the system error
             if refused is None:
@@ -55,12 +55,12 @@ def load_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
     try:
         content = read_bounded(path, memory_bytes())
         arrays, facts = parse_arrays(content, path)
-        wanted = _header(content)["__metadata__"].get("sha256")
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): train again") from None
-    if wanted is not None and wanted != _digest(arrays, json.dumps(facts)):  # files of before have none
+    wanted = facts.pop(DIGEST, None)  # files of before have none
+    if wanted is not None and wanted != _digest(arrays, facts):
         raise ArtifactError(f"{path} was changed after it was written: delete it, and train again")
     return {name: torch.from_numpy(array) for name, array in arrays.items()}, facts
 
@@ -72,13 +72,16 @@ def parse_arrays(content: bytes, path: Path) -> tuple[dict[str, Array], dict[str
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(content).items()}
         if facts is None:
             raise ArtifactError(f"{path} was not written by resus: point to a run folder that 'resus train' made")
-        return arrays, json.loads(facts)
+        told = json.loads(facts)
+        if not isinstance(told, dict):
+            raise TypeError("its facts are not a mapping")
+        return arrays, told
     except (*_BAD, safetensors.SafetensorError) as error:
         raise ArtifactError(f"{path} is not a whole safetensors file ({on_one_line(error)}): train again") from None
 
 
-def _digest(arrays: Mapping[str, Array], facts: str) -> str:
-    digest = hashlib.sha256(facts.encode())
+def _digest(arrays: Mapping[str, Array], facts: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(facts).encode())
     for name, array in sorted(arrays.items()):
         digest.update(f"{name} {array.dtype} {list(array.shape)}".encode())
         digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

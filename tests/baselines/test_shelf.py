@@ -144,7 +144,7 @@ def test_a_stopped_cross_fit_resumes(tmp_path: Path) -> None:
 def test_without_a_predictor_there_is_nothing_to_fold(tmp_path: Path) -> None:
     method = Residual(learner="plus", predictor="none")
     history = method.fit(task(tmp_path))
-    assert {line.stage for line in history} == {"factors", "scales"}
+    assert not any("folds" in line.stage or "predictor" in line.stage for line in history)
     assert not list(tmp_path.iterdir())
     expected = Residual(learner="plus", predictor="none")
     expected.fit(task())

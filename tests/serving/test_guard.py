@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,9 @@ def test_a_bad_token_is_one_sentence_without_it(tmp_path: Path, content: bytes) 
 def test_a_missing_token_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         read_token(tmp_path / "absent", {})
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="pipe: not a regular file"):
+        read_token(tmp_path / "pipe", {})
 
 
 def test_a_failure_is_answered_and_logged_without_what_the_user_did(caplog: pytest.LogCaptureFixture) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
+from resus.files import read_bounded, reason_of
 
 REQUEST_BYTES = 1 << 20
 MAX_IN_FLIGHT = 320  # requests at a time, waiting or in progress
@@ -24,6 +25,7 @@ ANSWER_SECONDS = 30
 LONGER: Mapping[str, float] = {"/v1/reload": 600}  # a large model takes its time
 LINGER_SECONDS = 1  # in which a client that is refused may still send its body and read the answer
 MIN_TOKEN = 16  # characters
+TOKEN_FILE_BYTES = 1 << 16
 TOKEN_VARIABLE = "RESUS_TOKEN"  # noqa: S105  # the name of a variable
 
 PROBES = ("/healthz", "/readyz")
@@ -61,9 +63,9 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
     else:
         source = f"token file {file}"
         try:
-            token = file.read_text(encoding="ascii").strip()
+            token = read_bounded(file, TOKEN_FILE_BYTES).decode("ascii").strip()
         except OSError as error:
-            raise ConfigError(f"{source}: {(error.strerror or 'unreadable').lower()}; check the path") from None
+            raise ConfigError(f"{source}: {reason_of(error)}; check the path") from None
         except UnicodeDecodeError:
             raise ConfigError(f"{source} is not plain ASCII: write one line of letters and digits") from None
     if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
