@@ -84,7 +84,7 @@ class Artifact:
             ) from None
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
-        weights, _ = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
+        weights = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
         return cls(config, features, weights, log, history)
 
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 LENGTH_BYTES = 8
-DIGEST = "sha256"
 MAX_HEADER_BYTES = 100_000_000  # safetensors' own bound
 _BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, RuntimeError)  # of bent headers
 
@@ -38,7 +37,7 @@ def save_arrays(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> 
         aside.touch()
         readers = aside.stat().st_mode  # safetensors would let only the owner read the file
         try:
-            told = json.dumps(facts | {DIGEST: _digest(packed, facts)})  # two entries would stand in any order
+            told = json.dumps([_digest(packed, facts), facts])  # one entry: several would stand in any order
             safetensors.numpy.save_file(packed, aside, metadata={"resus": told})
         except safetensors.SafetensorError as error:
             refused = re.search(r"os error (\d+)", str(error))  # Rust's text of the system error
@@ -54,28 +53,33 @@ def load_tensors(path: Path) -> "tuple[dict[str, Tensor], dict[str, Any]]":
 
     try:
         content = read_bounded(path, memory_bytes())
-        arrays, facts = parse_arrays(content, path)
+        arrays, wanted, facts = _parse(content, path)
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist: check the path, or train again") from None
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read ({reason_of(error)}): train again") from None
-    wanted = facts.pop(DIGEST, None)  # files of before have none
     if wanted is not None and wanted != _digest(arrays, facts):
         raise ArtifactError(f"{path} was changed after it was written: delete it, and train again")
     return {name: torch.from_numpy(array) for name, array in arrays.items()}, facts
 
 
-def parse_arrays(content: bytes, path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The same from the bytes of a file whose hash was compared, without torch."""
+def parse_arrays(content: bytes, path: Path) -> dict[str, Array]:
+    """The arrays in the bytes of a file whose hash was compared, without torch."""
+    return _parse(content, path)[0]
+
+
+def _parse(content: bytes, path: Path) -> tuple[dict[str, Array], str | None, dict[str, Any]]:
+    """Arrays, their hash (files of before have none) and facts."""
     try:
-        facts = _header(content).get("__metadata__", {}).get("resus")
+        told = _header(content).get("__metadata__", {}).get("resus")
         arrays = {name: array.copy() for name, array in safetensors.numpy.load(content).items()}
-        if facts is None:
+        if told is None:
             raise ArtifactError(f"{path} was not written by resus: point to a run folder that 'resus train' made")
-        told = json.loads(facts)
-        if not isinstance(told, dict):
+        facts = json.loads(told)
+        wanted, facts = facts if isinstance(facts, list) else (None, facts)
+        if not isinstance(facts, dict):
             raise TypeError("its facts are not a mapping")
-        return arrays, told
+        return arrays, wanted, facts
     except (*_BAD, safetensors.SafetensorError) as error:
         raise ArtifactError(f"{path} is not a whole safetensors file ({on_one_line(error)}): train again") from None
 

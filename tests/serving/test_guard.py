@@ -142,7 +142,7 @@ def test_a_missing_token_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no such file"):
         read_token(tmp_path / "absent", {})
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="pipe: not a regular file"):
+    with pytest.raises(ConfigError, match="pipe: it is a named pipe"):
         read_token(tmp_path / "pipe", {})
 
 
