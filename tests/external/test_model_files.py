@@ -293,8 +293,8 @@ def test_trees_without_an_end_are_one_sentence(
     path = FILES["LightGBM"](table, tmp_path).path
 
     path.write_text(re.sub(r"^(right_child=\S+) ", "\\1\7", path.read_text(), flags=re.MULTILINE))  # children become 0
-    monkeypatch.setattr(trial, "SECONDS", 10)
-    with pytest.raises(ConfigError, match="the library does not answer within 10 seconds"):
+    monkeypatch.setattr(trial, "SECONDS", 4)
+    with pytest.raises(ConfigError, match="the library does not answer within 4 seconds"):
         model_that_scores(path)
 
 
@@ -303,7 +303,7 @@ def test_trees_without_an_end_are_one_sentence(
 def test_a_damaged_file_is_one_sentence_or_a_model(
     kind: str, seed: int, table: pl.DataFrame, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "SECONDS", 20)
+    monkeypatch.setattr(trial, "SECONDS", 4)
     path = FILES[kind](table, tmp_path).path
     draw, content = random.Random(seed), bytearray(path.read_bytes())
     for _ in range(12):
