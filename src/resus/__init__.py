@@ -24,8 +24,8 @@ from resus.version import __version__
 
 if TYPE_CHECKING:
     from resus.config.settings import Config
-    from resus.data.build import build_log
     from resus.data.datasets.planted import PlantedWorld, planted_log
+    from resus.data.given import build_log
     from resus.data.log.log import InteractionLog
     from resus.data.options import BuildOptions, PrepareOptions
     from resus.data.schema import FieldSchema, TableSchema
@@ -72,7 +72,7 @@ _HOMES = {
     "Results": "resus.evaluation.results",
     "Resus": "resus.estimator",
     "TableSchema": "resus.data.schema",
-    "build_log": "resus.data.build",
+    "build_log": "resus.data.given",
     "planted_log": "resus.data.datasets.planted",
     "prepare": "resus.external.prepare",
 }
