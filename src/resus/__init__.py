@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from resus.data.options import BuildOptions, PrepareOptions
     from resus.data.schema import FieldSchema, TableSchema
     from resus.estimator import Resus
-    from resus.evaluation.results import Results
+    from resus.estimator.classifier import ResusClassifier, after_events
+    from resus.estimator.results import Results
     from resus.external.prepare import prepare
 
     load = Resus.load
@@ -49,12 +50,14 @@ __all__ = [
     "PrepareOptions",
     "Results",
     "Resus",
+    "ResusClassifier",
     "ResusError",
     "ResusWarning",
     "StorageError",
     "TableSchema",
     "TrainingError",
     "__version__",
+    "after_events",
     "build_log",
     "load",
     "open_log",
@@ -69,9 +72,11 @@ _HOMES = {
     "InteractionLog": "resus.data.log.log",
     "PlantedWorld": "resus.data.datasets.planted",
     "PrepareOptions": "resus.data.options",
-    "Results": "resus.evaluation.results",
+    "Results": "resus.estimator.results",
     "Resus": "resus.estimator",
+    "ResusClassifier": "resus.estimator.classifier",
     "TableSchema": "resus.data.schema",
+    "after_events": "resus.estimator.classifier",
     "build_log": "resus.data.given",
     "planted_log": "resus.data.datasets.planted",
     "prepare": "resus.external.prepare",

@@ -14,6 +14,7 @@ from resus.checking import Settings, on_one_line, sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.manifest import ScoreFacts
+from resus.data.options import PrepareOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.history import EpochRecord, History
@@ -37,6 +38,7 @@ class TrainingLogFacts(Settings):
     hash: str
     path: str | None
     table: TableSchema | None
+    options: PrepareOptions | None = None
     score: ScoreFacts | None
 
 

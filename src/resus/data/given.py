@@ -29,10 +29,10 @@ def build_log(
 ) -> InteractionLog:
     """Turn a table, or a file that holds one, into a log in memory. A log, or the folder of one, is opened.
 
-    `table` is a polars or pandas frame, an Arrow table, a mapping of arrays, or a path. `schema` is a path, a mapping or
-    a `TableSchema`. Options are given one by one, such as `duplicates="first"`, or as `options`. Errors name the table
-    `where`, whose first row is row 1, or the file and its line. `truth` names the two columns of a planted world that
-    become `InteractionLog.truth` and `crowd`.
+    `table` is a polars or pandas frame, an Arrow table, a mapping of arrays, or a path. `schema` is a path, a mapping
+    or a `TableSchema`. Options are given one by one, such as `duplicates="first"`, or as `options`. Errors name the
+    table `where`, whose first row is row 1, or the file and its line. `truth` names the two columns of a planted world
+    that become `InteractionLog.truth` and `crowd`.
     """
     wanted = PrepareOptions.of(options, chosen)
     return log_of(table, schema, wanted, name=name, where=where, truth=truth)

@@ -16,7 +16,7 @@ from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import refuse
 from resus.data.readers.plain_csv import NotPlain
 from resus.data.readers.tables import ScoreWriter, unusable_file
-from resus.data.schema import TableSchema
+from resus.data.schema import SchemaLike, TableSchema
 from resus.data.sources import find_source
 from resus.errors import ArtifactError, ConfigError
 from resus.files import atomic_folder, sha256_of
@@ -30,7 +30,7 @@ def prepare_log(
     out: Path,
     *,
     path: Path | None = None,
-    schema: TableSchema | None = None,
+    schema: SchemaLike | None = None,
     options: PrepareOptions | None = None,
     progress: Progress | None = None,
     writer: ScoreWriter | None = None,
@@ -38,7 +38,8 @@ def prepare_log(
     """What `resus.prepare` does, with a `writer` that adds the scores of a model to the table."""
     options = options or PrepareOptions()
     check_log_folder(out)
-    found = find_source(source, path, schema, progress, writer)
+    roles = None if schema is None else TableSchema.of(schema)
+    found = find_source(source, path, roles, progress, writer)
     options.refuse_unused(found.options, found.name)
     if writer is not None and found.stream is not None:
         raise ConfigError(
@@ -46,7 +47,7 @@ def prepare_log(
             "and prepare that"
         )
     refuse([problem for file in found.files if (problem := unusable_file(file)) is not None])
-    request = _request_key(found, schema, options, writer)
+    request = _request_key(found, roles, options, writer)
     ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
     if ready is not None:
         return ready

@@ -7,7 +7,7 @@ import torch
 
 from resus.data.log.log import InteractionLog
 from resus.errors import ConfigError
-from resus.estimator.logs import as_log
+from resus.estimator.logs import log_as_learned
 from resus.evaluation.evaluate import ComparedModel
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from resus.estimator.resus import Resus
 
 
-def side_by_side(models: "Mapping[str, Resus]", log: Any) -> "tuple[Resus, InteractionLog, dict[str, ComparedModel]]":
+def side_by_side(
+    models: "Mapping[str, Resus]", log: Any, options: Mapping[str, Any]
+) -> "tuple[Resus, InteractionLog, dict[str, ComparedModel]]":
     """The first model, the log and what `evaluate` takes, after checking that all models share their test users."""
     first_name, first = next(iter(models.items()))
-    opened = as_log(first._with_score(log), first._fitted().log.table)
+    opened = log_as_learned(first, log, options)
     rows: dict[str, ComparedModel] = {}
     predictors: dict[str, Predictor] = {}
     for name, model in models.items():

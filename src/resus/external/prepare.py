@@ -7,7 +7,7 @@ from resus.data.given import Data, log_of, opened_log
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareArguments, PrepareOptions
 from resus.data.prepare import prepare_log
-from resus.data.schema import SchemaLike, TableSchema
+from resus.data.schema import SchemaLike
 from resus.errors import ConfigError
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.progress import Progress
@@ -42,7 +42,7 @@ def prepare(
             str(source),
             Path(out),
             path=None if path is None else Path(path),
-            schema=None if schema is None else TableSchema.of(schema),
+            schema=schema,
             options=wanted,
             progress=progress,
             writer=writer,
