@@ -43,7 +43,7 @@ from benchmarks.service.served import Served, ask, exported, free_port, items_of
 WORKERS = 2
 MINUTES, EVERY_SECONDS = 60, 90
 FAULT_SECONDS = 8  # for which Redis hangs, or the disk stays full
-RECOVERY_SECONDS = 60
+RECOVERY_SECONDS = 120
 MEMORY_SECONDS = 2  # between two looks at the memory
 DISK = "512m"
 GROWTH, GROWTH_BYTES = 1.1, 16 * 2**20
