@@ -40,6 +40,7 @@ class TrainingLogFacts(Settings):
     path: str | None
     table: TableSchema | None
     score: ScoreFacts | None
+    warm_start: str | None = None  # a hash of the weights that training started from
 
 
 @dataclass(frozen=True, eq=False)

@@ -172,7 +172,7 @@ class FeatureMap:
         return FeatureMap(tuple(field.grown(other) for field, other in pairs), self.item)
 
     def recoder(self, newer: "FeatureMap") -> Recoder:
-        """From rows that a newer map encoded to the same rows as this one encodes them; unknown values have their id."""
+        """From rows as a newer map encodes them to the same rows as this one does; unknown values have their id."""
         theirs = [newer.block(field.name) for field in self.fields]
         recoders = [field.recoder(other.field) for field, other in zip(self.fields, theirs, strict=True)]
 

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
 
 Hashes = npt.NDArray[np.uint64]
+Users = Literal["unseen", "new", "all"]  # of a log: by what a model has met
 HASH_BYTES = 8
 
 
