@@ -108,7 +108,7 @@ def command(
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
     if before is not None and before.hash != log.content_hash:
-        say(f"{folder} held another log before: runs trained on that log cannot be evaluated on this one")
+        say(f"{folder} held another log before: runs trained on that log read this one as a newer log")
     say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
 
 
