@@ -7,6 +7,7 @@ from resus.artifact import FACTS, WEIGHTS, Artifact, rebuild
 from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.movielens import MOVIES
 from resus.data.log.log import InteractionLog
+from resus.data.log.recoded import recoded
 from resus.data.problems import refuse
 from resus.data.readers.delimited import read_delimited
 from resus.errors import ConfigError, DataError
@@ -36,7 +37,8 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str],
             f"{run} was trained on another log than {log_folder} (the hashes differ): name the right one with --data"
         )
     model = rebuild(artifact)
-    split = artifact.config.user_split(log.n_users)
+    log = recoded(log, artifact.features)
+    split = artifact.users.among(log).split() if artifact.users else artifact.config.user_split(log.n_users)
     catalogue = Catalogue.of(log, split).with_titles(titles)
     if titles and not any(catalogue.titles):
         raise DataError(f"none of the {len(titles):,} titles belongs to an item of {log_folder}: check the titles file")
