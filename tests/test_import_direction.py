@@ -10,7 +10,7 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "wording"),
+    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "wording"),
     ("files",),
     ("tensor_files", "arrow_files", "checked_folder"),
     ("data",),

@@ -8,8 +8,10 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import MANIFEST
 from resus.data.options import BuildOptions, PrepareOptions, TableOptions
 from resus.data.problems import Problem, refuse
+from resus.data.readers.delimited import FileRows
+from resus.data.readers.files import unusable_file
 from resus.data.readers.frames import Table, as_frame
-from resus.data.readers.tables import RawTable, ScoreWriter, unusable_file
+from resus.data.readers.tables import RawTable, ScoreWriter, joined_table
 from resus.data.schema import SchemaLike, TableSchema
 from resus.data.sources import source_at
 from resus.errors import ConfigError, DataError
@@ -67,7 +69,8 @@ def log_of(
         options.refuse_unused({"label_threshold"}, where)
         if options.label_threshold is not None:
             roles = roles.model_copy(update={"label_threshold": options.label_threshold})
-        table = RawTable("log", where, roles, as_frame(data, where), truth=truth)
+        rows = FileRows(where, as_frame(data, where), None, ())
+        table = joined_table("log", roles, rows, truth=truth)
     if writer is not None:
         refuse(table.problems)
         table = writer.on_table(table)

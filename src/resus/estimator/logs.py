@@ -8,12 +8,13 @@ from resus.artifact import TrainingLogFacts
 from resus.data.given import log_of, opened_log
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
-from resus.data.options import PrepareOptions
+from resus.data.options import PrepareOptions, TableOptions
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import read_plain
 from resus.data.schema import SchemaLike
 from resus.errors import ConfigError
 from resus.external.score_column import ScoreColumn
+from resus.training.warm_start import WarmStart
 from resus.wording import advice
 
 if TYPE_CHECKING:
@@ -30,12 +31,13 @@ def log_to_learn_from(
     return log_of(data if opened is None else opened, schema, PrepareOptions.of(None, chosen), writer=own_model)
 
 
-def log_as_learned(model: "Resus", data: Any, chosen: Mapping[str, Any]) -> InteractionLog:
+def log_as_learned(model: "Resus", data: Any, chosen: Mapping[str, Any] | None = None) -> InteractionLog:
     """Open a log, or build one from a table as in training: with the schema, the options and the scores of then."""
     facts, opened = model._fitted().log, opened_log(data)
     if opened is not None:
-        return log_of(opened, None, PrepareOptions.of(None, chosen))
-    options = PrepareOptions.of(None, chosen) if chosen else facts.options or PrepareOptions()
+        return log_of(opened, None, PrepareOptions.of(None, chosen or {}))
+    before = facts.options.model_dump(include=set(TableOptions.__annotations__)) if facts.options else {}
+    options = PrepareOptions.of(None, chosen or before)
     if model._score is not None:
         data = model._score.on(as_table(data, model, "the table"), model.schema, "the table")
     return log_of(data, facts.table, options)
@@ -48,7 +50,7 @@ def as_table(data: Any, model: "Resus", where: str) -> Any:
     return as_frame(data, where)
 
 
-def facts_of(log: InteractionLog, data: Any) -> TrainingLogFacts:
+def facts_of(log: InteractionLog, data: Any, start: WarmStart | None) -> TrainingLogFacts:
     """What a model remembers about the log that it was trained on."""
     manifest = log.manifest
     on_disk = isinstance(data, str | Path) and opened_log(data) is not None
@@ -59,6 +61,7 @@ def facts_of(log: InteractionLog, data: Any) -> TrainingLogFacts:
         table=manifest.table,
         options=manifest.options,
         score=manifest.score,
+        warm_start=start.mark if start else None,
     )
 
 

@@ -13,7 +13,10 @@ from resus.artifact import FACTS, Artifact, rebuild
 from resus.config.resolve import resolve
 from resus.config.settings import Config
 from resus.data.given import Data
+from resus.data.log.known_users import KnownUsers, Users
 from resus.data.log.log import InteractionLog
+from resus.data.log.news import News
+from resus.data.log.recoded import recoded
 from resus.data.options import TableOptions
 from resus.data.readers.frames import SameFrame, like
 from resus.data.schema import SchemaLike, TableSchema
@@ -21,11 +24,12 @@ from resus.data.split import Protocol
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator.answering import answered
 from resus.estimator.choices import Encoder, Learner, Wishes, choice_of
-from resus.estimator.comparing import side_by_side
+from resus.estimator.comparing import check_rivals, check_same_log, met_by, side_by_side
 from resus.estimator.fitted import Fitted
 from resus.estimator.logs import as_table, facts_of, log_as_learned, log_to_learn_from, remembered
 from resus.estimator.results import Results, WarmUp
 from resus.estimator.taking import finished_run, predictor_to_take, score_of_before
+from resus.estimator.warm_start import inherited_from, source_of, warm_start_from, with_own_encoder
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.intervals import DRAWS
 from resus.evaluation.warm_up import Rival, warm_up
@@ -123,6 +127,7 @@ class Resus:
         folder: Path | str | None = None,
         resume: bool = False,
         predictor_from: "Resus | None" = None,
+        warm_start: "Resus | Path | str | None" = None,
         progress: Progress = silent,
         workers: Workers | None = None,
         **options: Unpack[TableOptions],
@@ -132,32 +137,40 @@ class Resus:
         A table is a polars or pandas frame, an Arrow table, a mapping of arrays, or a CSV or Parquet file; its `schema`
         is a path, a mapping or a `TableSchema`, and its `options` are those of `build_log`, such as
         duplicates="first". With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a
-        model that lends its predictor and the settings of it, except for those given here. Several `workers` train it
-        together.
+        model that lends its predictor and the settings of it, except for those given here. `warm_start` is a
+        model, or its folder, whose weights, settings and vocabularies training starts from; users that it has met stay
+        training or validation users. Several `workers` train it together.
         """
         workers = workers or Workers()
         opened = log_to_learn_from(log, schema, options, self._own_model)
+        source = source_of(warm_start, Resus)
         if self._overrides is not None:
-            inherited = predictor_from.config.settings_of_predictor() if predictor_from else None
+            inherited = inherited_from(source) if source else None
+            if predictor_from is not None:
+                inherited = predictor_from.config.settings_of_predictor()
             self.config = resolve(self._overrides, data_set=opened.data_set, inherited=inherited)
+        self.config = with_own_encoder(self.config, source) if source else self.config
+        read, start = warm_start_from(source, opened) if source else (opened, None)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
-            artifact = finished_run(self, kept, opened, resume=resume)
+            artifact = finished_run(self, kept, opened, start, resume=resume)
             self._take(replace(artifact, config=self.config))
             self._score = self._own_model or self._score
             return self
         given = predictor_to_take(self, predictor_from, opened) if predictor_from else None
         trained = train(
             self.config,
-            opened,
+            read,
             folder=kept,
             resume=resume,
             given=given,
             progress=progress,
             workers=workers,
+            start=start,
         )
-        facts = facts_of(opened, log)
-        self._result = Fitted(trained.model, trained.history, opened.features, facts)
+        facts = facts_of(opened, log, start)
+        users = KnownUsers.of(opened, trained.split, start.users if start else None)
+        self._result = Fitted(trained.model, trained.history, read.features, facts, users)
         self._score = self._own_model or remembered(facts)
         if kept is not None and workers.rank == 0:
             self.save(kept)
@@ -165,17 +178,27 @@ class Resus:
         workers.wait()
         return self
 
-    def claim(self, log: Path, *, folder: Path, resume: bool = False, predictor_from: "Resus | None" = None) -> None:
+    def claim(
+        self,
+        log: Path,
+        *,
+        folder: Path,
+        resume: bool = False,
+        predictor_from: "Resus | None" = None,
+        warm_start: "Resus | None" = None,
+    ) -> None:
         """Do what `fit` does first: refuse what it would refuse, and reserve the folder for this run."""
         opened = InteractionLog.open(log)
         given = predictor_to_take(self, predictor_from, opened) if predictor_from else None
-        Run(self.config, opened, folder=folder, given=given).open(resume=resume)
+        read, start = warm_start_from(warm_start, opened) if warm_start else (opened, None)
+        Run(self.config, read, folder=folder, given=given, start=start).open(resume=resume)
 
     def evaluate(
         self,
         log: Data,
         *,
         part: Part = "test",
+        users: Users = "unseen",
         against: "Mapping[str, Resus] | None" = None,
         base: str | None = None,
         draws: int = DRAWS,
@@ -185,6 +208,10 @@ class Resus:
         """Results by support size and stage on users that training never saw; `against` adds models to compare with.
 
         `log` is what `fit` takes. A table is read with the schema and the options of training, unless others are given.
+        A log or table other than that of the training is read by the model's vocabularies. Its test users are those on
+        whom the model was neither trained nor validated; or, as `users` says, only those `new` to it, or `all`. The
+        results' `news` says what the log holds that the model did not know.
+
         The gains over `base` have 95 % intervals from `draws` random draws of users. With 0 there are no gains and no
         coverage of a learner's intervals.
         """
@@ -192,7 +219,7 @@ class Resus:
         if self.name in others:
             raise ConfigError(f"two models are named '{self.name}': give the other one another name")
         models = {self.name: self, **others}
-        return Resus.compare(models, log, part=part, base=base, draws=draws, progress=progress, **options)
+        return Resus.compare(models, log, part=part, users=users, base=base, draws=draws, progress=progress, **options)
 
     @staticmethod
     def compare(
@@ -200,15 +227,25 @@ class Resus:
         log: Data,
         *,
         part: Part = "test",
+        users: Users = "unseen",
         base: str | None = None,
         draws: int = DRAWS,
         progress: Progress = silent,
         **options: Unpack[TableOptions],
     ) -> Results:
         """Compare several models by name, and their predictors, on the same users and queries."""
-        first, opened, rows = side_by_side(models, log, options)
-        split = first.config.user_split(opened.n_users)
-        found = evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
+        beside = side_by_side(models, log, options, users=users, part=part)
+        found = evaluate(
+            beside.rows,
+            beside.first.config,
+            beside.log,
+            beside.population,
+            part=part,
+            base=base,
+            draws=draws,
+            news=beside.news,
+            progress=progress,
+        )
         return Results.of(found)
 
     @staticmethod
@@ -225,19 +262,15 @@ class Resus:
 
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
-        first, opened, rows = side_by_side(models, log, {})
-        taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
-        for name in rivals or {}:
-            if name in taken:
-                raise ConfigError(
-                    f"two curves are named '{name}': leave that rival out, a run or its shared model has the same name"
-                )
+        beside = side_by_side(models, log, part=part)
+        check_rivals(beside, models, rivals or {})
+        first, opened, rows = beside.first, beside.log, beside.rows
         trained_up_to = {name: model.config.max_support for name, model in models.items()}
         curve = warm_up(
             rows,
             first.config,
             opened,
-            first.config.user_split(opened.n_users),
+            beside.population,
             up_to=up_to,
             trained_up_to=trained_up_to,
             rivals=rivals,
@@ -301,13 +334,12 @@ class Resus:
             )
         if top < 1:
             raise ConfigError(f"top is {top}: give 1 or more")
-        opened = log_as_learned(self, self.log_path if log is None else log, {})
-        if opened.content_hash != fitted.log.hash:
-            raise ConfigError(f"the model was trained on another log than '{opened.name}' (the hashes differ)")
+        opened = log_as_learned(self, self.log_path if log is None else log)
+        check_same_log(self, opened)
         table = recommendations(
             self.scorer,
             inference_of(self.config, fitted.features, fitted.model),
-            Catalogue.of(opened, self.config.user_split(opened.n_users)),
+            Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
             as_table(support, self, "the support"),
             top=top,
             exclude_seen=exclude_seen,
@@ -322,6 +354,11 @@ class Resus:
         fitted = self._fitted()
         return Scorer(fitted.model, fitted.features, self.schema, self._score)
 
+    def news(self, log: Data) -> News:
+        """What a log or table holds that this model does not know: users, items and other values."""
+        opened = log_as_learned(self, log)
+        return News.of(opened, self._fitted().features, met_by(self, opened))
+
     def unknown_values(self, table: Any) -> dict[str, int]:
         """For each field, the number of rows whose value training never saw, or which have none."""
         return self._fitted().features.unknown(self._with_score(table))
@@ -332,7 +369,8 @@ class Resus:
         tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
         weights = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        Artifact(self.config, fitted.features, weights, fitted.log, fitted.history).save(Path(folder))
+        artifact = Artifact(self.config, fitted.features, weights, fitted.log, fitted.history, fitted.users)
+        artifact.save(Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str, *, predictor: Any = None, encoder: Callable[..., Any] | None = None) -> Self:
@@ -380,7 +418,7 @@ class Resus:
         return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        self._result = Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log)
+        self._result = Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log, artifact.users)
         self._score = remembered(artifact.log)
         return self
 

@@ -6,22 +6,26 @@ from typing import TYPE_CHECKING
 from resus.artifact import Artifact
 from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError, ConfigError
-from resus.estimator.comparing import check_comparable
+from resus.estimator.comparing import check_comparable, check_same_log
 from resus.external.score_column import ScoreColumn
 from resus.training.run import TrainedPredictor, delete_checkpoints
+from resus.training.warm_start import WarmStart
 from resus.wording import advice
 
 if TYPE_CHECKING:
     from resus.estimator.resus import Resus
 
 
-def finished_run(model: "Resus", folder: Path, log: InteractionLog, *, resume: bool) -> Artifact:
+def finished_run(
+    model: "Resus", folder: Path, log: InteractionLog, start: WarmStart | None, *, resume: bool
+) -> Artifact:
     """A finished run; it is neither repeated nor overwritten."""
     with_out = advice(python="", command=" with --out")
     if not resume:
         raise ArtifactError(f"{folder} holds a finished run: choose another folder{with_out}, or delete it")
     artifact = Artifact.load(folder)
-    if artifact.config != model.config or artifact.log.hash != log.content_hash:
+    asked = model.config, log.content_hash, start.mark if start else None
+    if (artifact.config, artifact.log.hash, artifact.log.warm_start) != asked:
         raise ArtifactError(
             f"{folder} holds a finished run with other settings or other data: choose another folder{with_out}"
         )
@@ -31,7 +35,13 @@ def finished_run(model: "Resus", folder: Path, log: InteractionLog, *, resume: b
 
 def predictor_to_take(model: "Resus", source: "Resus", log: InteractionLog) -> TrainedPredictor:
     """The predictor of another run, if it was trained on the same users with the same settings."""
+    check_same_log(source, log)
     check_comparable(model, source, log)
+    if source._fitted().log.warm_start:
+        raise ConfigError(
+            "the shared model to take over started warm, so its training users are not those of this run: start "
+            "this run warm from it as well"
+        )
     theirs, mine = source.config.predictor.model_dump(), model.config.predictor.model_dump()
     differing = [
         f"predictor.{key} is {theirs[key]} there and {mine[key]} here" for key in mine if mine[key] != theirs[key]
