@@ -8,7 +8,11 @@ import typer
 
 def command(
     source: Annotated[
-        str, typer.Argument(help="ml-1m, frappe, taobao or planted; or a .csv, .tsv, .parquet or RecBole .inter file.")
+        str,
+        typer.Argument(
+            help="ml-1m, frappe, taobao or planted; or a .csv, .tsv (also .gz or .zst), .parquet or RecBole .inter "
+            "file, a folder of parts, or a pattern in quotes like 'part-*.csv'."
+        ),
     ],
     path: Annotated[Path | None, typer.Option(help="Folder of a published data set. [default: download it]")] = None,
     schema: Annotated[
@@ -97,6 +101,9 @@ def command(
         f"{log.name}: {counts.rows:,} events of {counts.users:,} users on {counts.items:,} items, "
         f"{counts.positives / counts.rows:.1%} clicked, {counts.ids:,} feature ids"
     )
+    for role, side in log.manifest.sides.items():
+        if said := side.sentence(role[:-1]):
+            say(said)
     floor = (used and used.min_item_count) or 1
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")

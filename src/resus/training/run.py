@@ -16,6 +16,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ArtifactError, ConfigError, DataError
+from resus.extras import need
 from resus.files import read_json, write_json, write_text
 from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
@@ -88,6 +89,8 @@ class Run:
 
     def open(self, *, resume: bool) -> None:
         """Make the folder this run's own, or resume the unfinished run in it; never mix two runs."""
+        if self.config.predictor.extra:
+            need(self.config.predictor.extra, f"the predictor '{self.config.predictor.kind}'")
         if self.folder is not None and self.workers.rank == 0:
             self._claim(self.folder, resume)
         self.workers.wait()
