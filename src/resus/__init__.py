@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from resus.estimator import Resus
     from resus.estimator.classifier import ResusClassifier, after_events
     from resus.estimator.results import Results
+    from resus.estimator.verdict import compare
+    from resus.evaluation.comparison import Comparison
     from resus.external.prepare import prepare
 
     load = Resus.load
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArtifactError",
     "BuildOptions",
+    "Comparison",
     "Config",
     "ConfigError",
     "DataError",
@@ -59,6 +62,7 @@ __all__ = [
     "__version__",
     "after_events",
     "build_log",
+    "compare",
     "load",
     "open_log",
     "planted_log",
@@ -67,6 +71,7 @@ __all__ = [
 
 _HOMES = {
     "BuildOptions": "resus.data.options",
+    "Comparison": "resus.evaluation.comparison",
     "Config": "resus.config.settings",
     "FieldSchema": "resus.data.schema",
     "InteractionLog": "resus.data.log.log",
@@ -78,6 +83,7 @@ _HOMES = {
     "TableSchema": "resus.data.schema",
     "after_events": "resus.estimator.classifier",
     "build_log": "resus.data.given",
+    "compare": "resus.estimator.verdict",
     "planted_log": "resus.data.datasets.planted",
     "prepare": "resus.external.prepare",
 }
