@@ -27,7 +27,7 @@ _BAD = (ValueError, TypeError, KeyError, AttributeError, AssertionError, Runtime
 
 def save_tensors(path: Path, tensors: "dict[str, Tensor]", facts: dict[str, Any]) -> None:
     """Write the whole file or nothing."""
-    save_arrays(path, {name: tensor.detach().numpy() for name, tensor in tensors.items()}, facts)
+    save_arrays(path, {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}, facts)
 
 
 def save_arrays(path: Path, arrays: dict[str, Array], facts: dict[str, Any]) -> None:

@@ -12,10 +12,12 @@ from resus.errors import ArtifactError, ConfigError
 
 if TYPE_CHECKING:
     from resus.estimator import Resus
+    from resus.model.devices import Device
 
 LOGS = Path("data")
 PARTS = ("test", "validation")
 ENGINES = ("local", "ray")
+DEVICES: "tuple[Device, ...]" = ("auto", "cpu", "cuda", "mps")
 
 
 def default_log_folder(source: str, protocol: str = "paper") -> Path:
@@ -59,13 +61,13 @@ def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:
     return planted_log(world).save(folder, world=request)
 
 
-def load_runs(runs: Sequence[Path]) -> "dict[str, Resus]":
+def load_runs(runs: Sequence[Path], device: "Device | None" = None) -> "dict[str, Resus]":
     """The runs by the names that tables show. If two models have the same name, the folder is added."""
     from resus.estimator import Resus
 
     if len({run.resolve() for run in runs}) < len(runs):
         raise ConfigError("the same run is named twice: name each run once")
-    models = [Resus.load(run) for run in runs]
+    models = [Resus.load(run, device=device) for run in runs]
     names = [model.name for model in models]
     if len(set(names)) < len(names):
         names = [f"{name} [{run}]" for name, run in zip(names, runs, strict=True)]
@@ -94,6 +96,18 @@ def check_users(users: str, part: str = "test") -> Users:
         raise ConfigError(f"--users {users} chooses test users: leave out --part {part}")
     chosen: Users = found
     return chosen
+
+
+def check_device(device: str, engine: str = "local") -> "Device":
+    """Refuse an unknown device, and any but the processor on a cluster."""
+    if engine != "local" and device != "cpu":
+        raise ConfigError(
+            "--device is for --engine local: workers of a cluster run on their processors, so leave it out"
+        )
+    for known in DEVICES:
+        if device == known:
+            return known
+    raise ConfigError(f"--device is '{device}': choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}")
 
 
 def check_engine(engine: str, workers: int | None) -> None:

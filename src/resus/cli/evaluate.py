@@ -29,13 +29,16 @@ def command(
             help="Number of draws of users for the 95 % intervals, 40 to 100,000. 0 skips gains and coverage."
         ),
     ] = 200,
+    device: Annotated[
+        str, typer.Option(help="Where networks run: cpu, cuda, mps, or auto for the first that is there.")
+    ] = "cpu",
     out: Annotated[Path | None, typer.Option(help="Folder for results.json. [default: the first run]")] = None,
 ) -> None:
     """Measure runs on users they were not trained on, by number of known events and by stage.
 
     Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals.
     """
-    from resus.cli.arguments import check_part, check_users, load_runs, log_of_run
+    from resus.cli.arguments import check_device, check_part, check_users, load_runs, log_of_run
     from resus.cli.console import console, progress_bars, say
     from resus.cli.news import tell_news
     from resus.estimator import Resus
@@ -45,7 +48,7 @@ def command(
     check_part(part)
     asked = check_users(users, part)
     check_draws(draws)
-    models = load_runs(runs)
+    models = load_runs(runs, check_device(device))
     log = log_of_run(runs[0], next(iter(models.values())), data)
     with progress_bars() as progress:
         results = Resus.compare(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from resus.model.devices import Device
     from resus.scoring.stream import Scored
 
 
@@ -24,6 +25,9 @@ def command(
         int | None,
         typer.Option(min=1, help="Rows in memory at a time. Needs a Parquet --query and --out. [default: 131072]"),
     ] = None,
+    device: Annotated[
+        str, typer.Option(help="Where networks run: cpu, cuda, mps, or auto for the first that is there.")
+    ] = "cpu",
     engine: Annotated[
         str,
         typer.Option(help="local, or ray: score Parquet files on the cluster in RAY_ADDRESS, or on this machine."),
@@ -49,13 +53,14 @@ def command(
     From Parquet to Parquet, tables of any size are scored block by block, and --resume continues after a stop. CSV and
     TSV tables are read into memory.
     """
-    from resus.cli.arguments import check_engine
+    from resus.cli.arguments import check_device, check_engine
     from resus.cli.console import interruptible, progress_bars, say
     from resus.data.readers.files import PARQUET_SUFFIXES
     from resus.data.readers.tables import check_ending, check_out
     from resus.errors import ConfigError
 
     check_engine(engine, workers)
+    place = check_device(device, engine)
     if out is not None:
         check_ending(out)
         check_out(out, support, query)
@@ -77,7 +82,7 @@ def command(
     from resus.scoring.stream import BLOCK_ROWS, predict_file
 
     if out is None or not in_blocks:
-        scored = _whole(run, support, query, out, score_with, explain=explain)
+        scored = _whole(run, support, query, out, score_with, explain=explain, device=place)
     elif engine == "ray":
         from resus.cluster.prediction import predict_on_ray
 
@@ -93,7 +98,7 @@ def command(
                 progress=progress,
             )
     else:
-        scorer = Resus.load(run, predictor=score_with).scorer
+        scorer = Resus.load(run, predictor=score_with, device=place).scorer
         with interruptible("the same command with --resume continues"), progress_bars() as progress:
             scored = predict_file(
                 scorer,
@@ -111,7 +116,14 @@ def command(
 
 
 def _whole(
-    run: Path, support: Path, query: Path, out: Path | None, score_with: Path | None, *, explain: bool
+    run: Path,
+    support: Path,
+    query: Path,
+    out: Path | None,
+    score_with: Path | None,
+    *,
+    explain: bool,
+    device: "Device",
 ) -> "Scored":
     """Score tables in memory, and write or print them."""
     import polars as pl
@@ -122,7 +134,7 @@ def _whole(
     from resus.scoring.explanations import explained
     from resus.scoring.stream import Scored
 
-    scorer = Resus.load(run, predictor=score_with).scorer
+    scorer = Resus.load(run, predictor=score_with, device=device).scorer
     events, asked = read_plain(support, scorer.schema), read_plain(query, scorer.schema)
     refuse_lists(asked.schema, out)
     answer, unknown = scorer.predict(events, asked)

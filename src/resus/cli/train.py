@@ -58,6 +58,9 @@ def command(
         bool, typer.Option("--settings", help="List every setting with its value and meaning, and exit.")
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an unfinished run.")] = False,
+    device: Annotated[
+        str, typer.Option(help="Where networks run: cpu, cuda, mps, or auto for the first that is there.")
+    ] = "cpu",
     engine: Annotated[
         str, typer.Option(help="local, or ray: train on the cluster in RAY_ADDRESS, or on this machine.")
     ] = "local",
@@ -67,13 +70,14 @@ def command(
 
     The run folder holds everything that is needed to repeat the run. A stopped or killed run continues with --resume.
     """
-    from resus.cli.arguments import check_engine, find_log
+    from resus.cli.arguments import check_device, check_engine, find_log
     from resus.cli.console import interruptible, progress_bars, say
     from resus.config.resolve import parse_assignments, resolve
     from resus.data.log.log import InteractionLog
     from resus.errors import ConfigError
 
     check_engine(engine, workers)
+    place = check_device(device, engine)
     named = {
         "learner.kind": learner,
         "predictor.kind": predictor,
@@ -119,7 +123,7 @@ def command(
                 progress=progress,
             )
         else:
-            model = Resus.from_config(settings).fit(
+            model = Resus.from_config(settings, device=place).fit(
                 folder_of_log, folder=folder, resume=resume, predictor_from=source, warm_start=start, progress=progress
             )
     say(f"{model.name} on {folder_of_log}")

@@ -25,13 +25,17 @@ class Features(NamedTuple):
     def of(cls, ids: Ids, weights: Floats | None) -> "Features":
         return cls(torch.from_numpy(ids), None if weights is None else torch.from_numpy(weights))
 
+    def to(self, device: torch.device) -> "Features":
+        """The same on a device; there already, they are not copied."""
+        return Features(self.ids.to(device), None if self.weights is None else self.weights.to(device))
+
     @property
     def rows(self) -> int:
         return self.ids.shape[0]
 
     def take(self, rows: Integers) -> "Features":
         """Some of the rows."""
-        chosen = torch.from_numpy(rows)
+        chosen = torch.from_numpy(rows).to(self.ids.device)
         return Features(self.ids[chosen], None if self.weights is None else self.weights[chosen])
 
 
@@ -47,7 +51,7 @@ def labels_of(log: InteractionLog, rows: Integers) -> Tensor:
 def padded(values: Tensor, filled: Tensor) -> Tensor:
     """`[n, …]` values of the filled places, user by user → `[U, P, …]`, with zeros in empty places."""
     places = values.new_zeros(*filled.shape, *values.shape[1:])
-    places[filled] = values
+    places[filled.to(values.device)] = values
     return places
 
 

@@ -14,6 +14,7 @@ from resus.data.split import Protocol
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator.choices import Encoder, Learner
 from resus.estimator.resus import Resus
+from resus.model.devices import Device
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -62,6 +63,7 @@ class ResusClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         seed: int | None = None,
         settings: Mapping[str, Any] | None = None,
         remember: bool = True,
+        device: Device | None = None,
     ) -> None:
         if not INSTALLED:
             raise ConfigError("ResusClassifier needs scikit-learn, which is not installed: pip install scikit-learn")
@@ -73,6 +75,7 @@ class ResusClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         self.seed = seed
         self.settings = settings
         self.remember = remember
+        self.device = device
 
     def fit(self, X: Any, y: Any) -> Self:  # noqa: N803  # as scikit-learn calls it
         """Train on all users of `X`, a fifth of whom choose the epochs and the scales."""
@@ -91,6 +94,7 @@ class ResusClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
             encoder=self.encoder,
             protocol=self.protocol,
             seed=self.seed,
+            device=self.device,
             settings={"split.ratios": _parts(events[roles.user].n_unique()), **(self.settings or {})},
         )
         self.model_ = model.fit(events, schema=roles, duplicates="keep", single_events="keep")

@@ -160,4 +160,4 @@ def _nobody(log: InteractionLog, part: str, users: Users, models: int) -> DataEr
 
 def _same_weights(one: Predictor, other: Predictor) -> bool:
     mine, theirs = one.state_dict(), other.state_dict()
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)
+    return mine.keys() == theirs.keys() and all(torch.equal(mine[name].cpu(), theirs[name].cpu()) for name in mine)

@@ -35,6 +35,7 @@ from resus.evaluation.intervals import DRAWS
 from resus.evaluation.warm_up import Rival, warm_up
 from resus.external.score_column import ScoreColumn
 from resus.history import History, best_of_stages
+from resus.model.devices import Device, device_of
 from resus.model.inference.in_torch import inference_of
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
@@ -60,7 +61,8 @@ class Resus:
     polars frame that gives logits, a fitted estimator with `predict_proba`, or the Path of a LightGBM, XGBoost,
     CatBoost or ONNX file. An `encoder`, for ridge and nearest, is a name, or a class that makes a torch module from a
     feature map; the module has `width` and maps N rows to `[N, width]`. A learner or an encoder of a kind that you
-    registered is given by its settings: Resus(learner=MySettings()).
+    registered is given by its settings: Resus(learner=MySettings()). The `device` is cpu, cuda, mps, or auto for the
+    first that is there of cuda, mps and cpu.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Resus:
         protocol: Protocol | None = None,
         seed: int | None = None,
         settings: Mapping[str, Any] | None = None,
+        device: Device | None = None,
     ) -> None:
+        self._device = device_of(device)
         overrides, self._own_model = choice_of(
             predictor=predictor,
             encoder=encoder,
@@ -87,9 +91,9 @@ class Resus:
         self._score: ScoreColumn | None = None
 
     @classmethod
-    def from_config(cls, config: Config) -> Self:
+    def from_config(cls, config: Config, *, device: Device | None = None) -> Self:
         """A model with exactly these settings."""
-        model = cls()
+        model = cls(device=device)
         model.config, model._overrides = config, None
         return model
 
@@ -167,6 +171,7 @@ class Resus:
             progress=progress,
             workers=workers,
             start=start,
+            device=self._device,
         )
         facts = facts_of(opened, log, start)
         users = KnownUsers.of(opened, trained.split, start.users if start else None)
@@ -338,7 +343,7 @@ class Resus:
         check_same_log(self, opened)
         table = recommendations(
             self.scorer,
-            inference_of(self.config, fitted.features, fitted.model),
+            inference_of(self.config, fitted.features, fitted.model.on_cpu()),
             Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
             as_table(support, self, "the support"),
             top=top,
@@ -368,21 +373,29 @@ class Resus:
         fitted = self._fitted()
         tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
-        weights = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
+        weights = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
         artifact = Artifact(self.config, fitted.features, weights, fitted.log, fitted.history, fitted.users)
         artifact.save(Path(folder))
 
     @classmethod
-    def load(cls, folder: Path | str, *, predictor: Any = None, encoder: Callable[..., Any] | None = None) -> Self:
+    def load(
+        cls,
+        folder: Path | str,
+        *,
+        predictor: Any = None,
+        encoder: Callable[..., Any] | None = None,
+        device: Device | None = None,
+    ) -> Self:
         """Read what `save` or `resus train` wrote.
 
-        A predictor or the class of an encoder of your own is not in it: hand it over again.
+        A predictor or the class of an encoder of your own is not in it: hand it over again. The model runs on
+        the `device`.
         """
         artifact = Artifact.load(Path(folder))
         if encoder is not None:
             handed = artifact.config.encoder.handed_over(encoder)
             artifact = replace(artifact, config=artifact.config.model_copy(update={"encoder": handed}))
-        model = cls.from_config(artifact.config)._take(artifact)
+        model = cls.from_config(artifact.config, device=device)._take(artifact)
         if predictor is not None:
             model._score = score_of_before(model, folder).again(predictor)
         return model
@@ -418,7 +431,9 @@ class Resus:
         return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        self._result = Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log, artifact.users)
+        self._result = Fitted(
+            rebuild(artifact).move(self._device), artifact.history, artifact.features, artifact.log, artifact.users
+        )
         self._score = remembered(artifact.log)
         return self
 

@@ -104,14 +104,15 @@ def _posterior(
         tile, places, encoded = part.tile, part.places, part.encoded
         users = np.searchsorted(starts, tile.starts)
         for column, (k, posterior) in enumerate(zip(sizes, posteriors, strict=True)):
-            asked = tile.filled & (torch.arange(encoded.shape[1]) >= k)
-            logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double()
+            asked = (tile.filled & (torch.arange(encoded.shape[1]) >= k)).to(encoded.device)
+            logits = torch.from_numpy(scored.logits[name][places, scored.sizes.index(k)]).double().to(encoded.device)
             chance = tile.pad(logits).sigmoid()
             variance = posterior.variance_of_sum(encoded, chance * (1 - chance) * asked)
-            personal[users, column] = variance.numpy()
+            personal[users, column] = variance.cpu().numpy()
             if truth is not None and true_logits is not None:
                 deviation = posterior.variance(encoded).sqrt()
-                miss = tile.pad(torch.from_numpy(truth[places]).double() - logits).abs()
+                true = torch.from_numpy(truth[places]).double().to(encoded.device)
+                miss = tile.pad(true - logits).abs()
                 true_logits[column] += int(((miss <= REACH * deviation) & asked).sum())
         done += len(places)
         progress(f"{name}: coverage of intervals", done, len(ordered.rows), "rows")

@@ -73,8 +73,9 @@ class Fusion(nn.Module):
         the one of 0..`max_size` whose curve is nearest to β. So a β that does not rise stays, none more than doubles.
         """
         last = len(self.scale)
-        shrinkage = torch.arange(last + 1, dtype=torch.float64)
-        trained = torch.arange(1, last + 1, dtype=torch.float64)
+        device = self.scale.device
+        shrinkage = torch.arange(last + 1, dtype=torch.float64, device=device)
+        trained = torch.arange(1, last + 1, dtype=torch.float64, device=device)
         curves = trained / (trained + shrinkage.unsqueeze(1))  # [c, k]
         heights = (curves @ self.scale.double()) / curves.square().sum(dim=1)
         misses = (heights.unsqueeze(1) * curves - self.scale.double()).square().sum(dim=1)

@@ -43,7 +43,7 @@ class Growth:
         if (tuple(old.shape), tuple(fresh.shape)) != tables:
             raise self._refusal(name, f"it has the shape {list(old.shape)} there and {list(fresh.shape)} here")
         grown = fresh.clone()
-        grown[self.places] = old
+        grown[self.places.to(grown.device)] = old.to(grown.device)
         return grown
 
     @staticmethod

@@ -1,5 +1,6 @@
 """The one place where Ψ, Φ, Λ and β meet: encode the rows, take the outcomes, ask the learner, fuse."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from resus.arrays import Floats, Integers
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import EpisodeBatch, Features, features_of, labels_of, padded
 from resus.episodes.prefixes import OrderedUsers, Tile
+from resus.model.devices import device_of_algebra
 from resus.model.encoders.base import Encoder
 from resus.model.fusion import Fusion
 from resus.model.learners.base import Answer, Explanation, Learner, Posterior
@@ -37,22 +39,57 @@ class Personalizer(nn.Module):
         """Answer with another Ψ from now on."""
         object.__setattr__(self, "predictor", predictor)  # torch would register it as a submodule
 
+    @property
+    def device(self) -> torch.device:
+        """Where Φ runs; Ψ runs there too if it is a network."""
+        weights = [*self.encoder.parameters(), *self.encoder.buffers()]
+        return weights[0].device if weights else self.algebra
+
+    @property
+    def algebra(self) -> torch.device:
+        """Where Λ and β run."""
+        return next(self.fusion.parameters()).device
+
+    def move(self, device: torch.device) -> "Personalizer":
+        """Run on this device from now on; rows may be given on any device."""
+        self.encoder.to(device)
+        self.learner.to(device_of_algebra(device))
+        self.fusion.to(device_of_algebra(device))
+        self.predictor.move(device)
+        return self
+
+    def on_cpu(self) -> "Personalizer":
+        """The model, or a copy of it, on the processor, where live users are kept."""
+        if self.device.type == "cpu":
+            return self
+        return copy.deepcopy(self).move(torch.device("cpu"))
+
+    def encode(self, features: Features) -> Tensor:
+        """N rows → `[N, K]`, where Λ runs."""
+        encoded: Tensor = self.encoder(features.to(self.device))
+        return encoded.to(self.algebra)
+
+    def crowd(self, features: Features, encoded: Tensor) -> Tensor:
+        """N rows, and what `encode` made of them → the crowd's logits `[N]`."""
+        return self.learner.crowd(self.predictor.logits(features).to(self.algebra), encoded)
+
     def forward(self, batch: EpisodeBatch, features: Features, basis: Tensor, labels: Tensor) -> Tensor:
         """All rows of a batch, Ψ's logits and labels `[N]` → logits of its queries `[Q]`; each row is encoded once."""
-        encoded = self.encoder(features)
-        basis = self.learner.crowd(basis, encoded)
+        encoded, labels = self.encode(features), labels.to(self.algebra)
+        basis = self.learner.crowd(basis.to(self.algebra), encoded)
+        query = batch.query.to(self.algebra)
         groups = batch.by_support_size()
         if len(groups) == 1:
-            return basis.index_select(0, batch.query) + self._added_in(batch, encoded, basis, labels)
+            return basis.index_select(0, query) + self._added_in(batch, encoded, basis, labels)
         added, places = [], []
         for users in groups:
             rows = np.repeat(users, batch.lengths)
-            chosen = torch.from_numpy(np.flatnonzero(rows))
+            chosen = torch.from_numpy(np.flatnonzero(rows)).to(self.algebra)
             own = (values.index_select(0, chosen) for values in (encoded, basis, labels))
             added.append(self._added_in(batch.part(users), *own))
             places.append(np.flatnonzero(rows[batch.query.numpy()]))
-        in_order = torch.from_numpy(np.argsort(np.concatenate(places)))
-        return basis.index_select(0, batch.query) + torch.cat(added).index_select(0, in_order)
+        in_order = torch.from_numpy(np.argsort(np.concatenate(places))).to(self.algebra)
+        return basis.index_select(0, query) + torch.cat(added).index_select(0, in_order)
 
     @torch.no_grad()
     def score(
@@ -62,21 +99,23 @@ class Personalizer(nn.Module):
 
         The n events and their labels fill the slots `filled` `[U, S]`, user by user.
         """
-        encoded = self.encoder(query)
-        basis = self.learner.crowd(self.predictor.logits(query), encoded)
+        encoded = self.encode(query)
+        basis = self.crowd(query, encoded)
         if not events.rows:
-            return basis, torch.zeros_like(basis)
-        support = self.encoder(events)
-        outcomes = self.learner.outcomes(labels, self.learner.crowd(self.predictor.logits(events), support))
+            return basis.cpu(), torch.zeros_like(basis).cpu()
+        support = self.encode(events)
+        outcomes = self.learner.outcomes(labels.to(self.algebra), self.crowd(events, support))
+        filled, query_user = filled.to(self.algebra), query_user.to(self.algebra)
         added = self._added(padded(support, filled), filled, padded(outcomes, filled), encoded, query_user)
-        return basis, added
+        return basis.cpu(), added.cpu()
 
     @torch.no_grad()
     def score_batch(self, log: InteractionLog, batch: EpisodeBatch) -> Floats:
         """Logits of the queries of a batch."""
         features = features_of(log, batch.rows)
-        logits: Floats = self(batch, features, self.predictor.logits(features), labels_of(log, batch.rows)).numpy()
-        return logits
+        logits = self(batch, features, self.predictor.logits(features), labels_of(log, batch.rows))
+        found: Floats = logits.cpu().numpy()
+        return found
 
     @torch.no_grad()
     def score_prefixes(
@@ -99,8 +138,8 @@ class Personalizer(nn.Module):
         logits = np.empty((len(ordered.rows), len(sizes)), dtype=np.float32)
         done = 0
         for part in self._tiles(log, ordered, basis, max(sizes), whole=False):
-            added = self._added_by_prefixes(part, sizes)[part.tile.filled].numpy()
-            logits[part.places] = part.crowd.numpy()[:, None] + added
+            added = self._added_by_prefixes(part, sizes).cpu()[part.tile.filled].numpy()
+            logits[part.places] = part.crowd.cpu().numpy()[:, None] + added
             done += len(part.places) - (part.tile.head if part.tile.skip else 0)
             progress(task, done, len(logits), "rows")
         return logits
@@ -127,13 +166,13 @@ class Personalizer(nn.Module):
     def _added_in(self, batch: EpisodeBatch, encoded: Tensor, basis: Tensor, labels: Tensor) -> Tensor:
         outcomes = self.learner.outcomes(labels, basis)
         users, slots = batch.support.shape
-        places = batch.support.flatten()
+        places = batch.support.flatten().to(self.algebra)
         return self._added(
             encoded.index_select(0, places).view(users, slots, encoded.shape[1]),
-            batch.mask,
+            batch.mask.to(self.algebra),
             outcomes.index_select(0, places).view(users, slots, *outcomes.shape[1:]),
-            encoded.index_select(0, batch.query),
-            batch.query_user,
+            encoded.index_select(0, batch.query.to(self.algebra)),
+            batch.query_user.to(self.algebra),
         )
 
     def _added_by_prefixes(self, part: "EncodedTile", sizes: Sequence[int]) -> Tensor:
@@ -144,7 +183,7 @@ class Personalizer(nn.Module):
             answers = self.learner.prefixes(*part.support(slots), part.encoded, within)
         else:
             answers = part.encoded.new_zeros(*part.encoded.shape[:2], len(sizes))
-        added: Tensor = self.fusion(answers, torch.tensor(list(sizes)))
+        added: Tensor = self.fusion(answers, torch.tensor(list(sizes), device=self.algebra))
         return added
 
     def _tiles(
@@ -153,9 +192,9 @@ class Personalizer(nn.Module):
         for tile in ordered.tiles(slots=slots, width=self.encoder.width, whole=whole):
             places = tile.places
             rows = ordered.rows[places]
-            encoded = self.encoder(features_of(log, rows))
-            crowd = self.learner.crowd(torch.from_numpy(basis[places]), encoded)
-            outcomes = self.learner.outcomes(labels_of(log, rows), crowd)
+            encoded = self.encode(features_of(log, rows))
+            crowd = self.learner.crowd(torch.from_numpy(basis[places]).to(self.algebra), encoded)
+            outcomes = self.learner.outcomes(labels_of(log, rows).to(self.algebra), crowd)
             yield EncodedTile(tile, places, crowd, tile.pad(encoded), tile.pad(outcomes))
 
 
@@ -171,7 +210,8 @@ class EncodedTile:
 
     def support(self, slots: int) -> tuple[Tensor, Tensor, Tensor]:
         """The first rows of each user as support, mask and outcomes."""
-        return self.encoded[:, :slots], self.tile.filled[:, :slots], self.outcomes[:, :slots]
+        filled = self.tile.filled[:, :slots].to(self.encoded.device)
+        return self.encoded[:, :slots], filled, self.outcomes[:, :slots]
 
 
 @dataclass(frozen=True, eq=False)

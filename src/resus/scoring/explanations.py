@@ -24,11 +24,11 @@ def explained(scorer: Scorer, support: pl.DataFrame, query: pl.DataFrame) -> dic
     )
     labels = torch.tensor(scorer.labels(support))
     items, wanted = (as_text(frame[scorer.features.item]).to_list() for frame in (support, query))
-    rows_of = _rows_by_user(known)
+    rows_of, model = _rows_by_user(known), scorer.model.on_cpu()
     causes: list[str | None] = [None] * query.height
     because = ["[]"] * query.height
     for user, rows in _rows_by_user(asked).items():
-        live = scorer.model.live_support()
+        live = model.live_support()
         done = rows_of.get(user)
         if done is not None:
             live.fill(events.take(done), labels[done])

@@ -61,7 +61,7 @@ def fit_on_episodes(
         if logits is not None:
             return torch.from_numpy(logits[batch.rows])
         assert joint is not None, "only a network can learn with the rest"
-        basis: Tensor = joint(features_of(log, batch.rows))
+        basis: Tensor = joint(features_of(log, batch.rows).to(model.device))
         return basis
 
     def loss(whole: EpisodeBatch) -> Tensor:
@@ -70,7 +70,9 @@ def fit_on_episodes(
             return no_loss()
         labels = labels_of(log, batch.rows)
         answers = model(batch, features_of(log, batch.rows), basis_of(batch), labels)
-        mean = functional.binary_cross_entropy_with_logits(answers, labels.index_select(0, batch.query))
+        mean = functional.binary_cross_entropy_with_logits(
+            answers, labels.index_select(0, batch.query).to(answers.device)
+        )
         return mean if batch is whole else mean * (batch.n_queries / whole.n_queries)
 
     learned = [parameter for parameter in trained.parameters() if parameter.requires_grad]

@@ -54,6 +54,7 @@ def learn_factors(
     its scales is then kept as a start.
     """
     joint = _WithUserVectors(model, len(users))
+    joint.users.to(model.device)
     rows = log.rows_of(users)
     if is_new is None:
         _describe_fields(joint.encoder, log, users)
@@ -74,8 +75,8 @@ def learn_factors(
         if not len(own):
             return no_loss()
         vectors = vector_of[log.owners_of(own)]
-        outcomes = torch.from_numpy(basis[own]), labels_of(log, own)
-        value: Tensor = joint(features_of(log, own), vectors, *outcomes, log, drawn)
+        outcomes = torch.from_numpy(basis[own]).to(model.device), labels_of(log, own).to(model.device)
+        value: Tensor = joint(features_of(log, own).to(model.device), vectors, *outcomes, log, drawn)
         return value * (len(own) / len(batch))
 
     def validate() -> float:
@@ -140,7 +141,8 @@ class _WithUserVectors(nn.Module):
         drawn: _Choices,
     ) -> Tensor:
         """Mean cross-entropy of the rows, plus the decay of the vectors they use."""
-        vectors = self.users(Features(torch.from_numpy(users).unsqueeze(1), None)).squeeze(1)
+        device = self.model.device
+        vectors = self.users(Features(torch.from_numpy(users).unsqueeze(1), None).to(device)).squeeze(1)
         bias, taste = vectors[:, 0], vectors[:, 1:]
         factors, traits, common = self.encoder.factors(features)
         choices = self._choices(users, log, drawn)
@@ -157,15 +159,16 @@ class _WithUserVectors(nn.Module):
         """z of the user of each row, `[N, D]`."""
         asked, places = np.unique(users, return_inverse=True)
         rows, counts = drawn.of(asked)
-        starts = torch.from_numpy(np.cumsum(counts) - counts)
-        sums = self.encoder.choices(features_of(log, rows), starts)
-        scaled = sums / (torch.from_numpy(counts) + FEW_CHOICES).sqrt().unsqueeze(1)
-        return scaled.to(sums.dtype).index_select(0, torch.from_numpy(places))
+        device = self.model.device
+        starts = torch.from_numpy(np.cumsum(counts) - counts).to(device)
+        sums = self.encoder.choices(features_of(log, rows).to(device), starts)
+        scaled = sums / (torch.from_numpy(counts) + FEW_CHOICES).sqrt().unsqueeze(1).to(device)
+        return scaled.to(sums.dtype).index_select(0, torch.from_numpy(places).to(device))
 
     @torch.no_grad()
     def set_prior(self, *, keep_scales: bool = False) -> None:
         """Scale the factors and set the learner's variance of the bias by the spread of the user vectors."""
-        vectors = self.users.table.double()
+        vectors = self.users.table.cpu().double()  # few numbers, and mps has no float64
         vectors = vectors - vectors.mean(dim=0)
         moments = vectors.T @ vectors / len(vectors)
         taste = moments[1:, 1:]
@@ -188,7 +191,7 @@ def _describe_fields(encoder: FactorEncoder, log: InteractionLog, users: Integer
         if is_number and log.weights is not None and len(known):
             knots = np.unique(np.quantile(log.weights[known, block.columns.start], np.linspace(0, 1, KNOTS)))
             encoder.knots[number] = float("inf")
-            encoder.knots[number, : len(knots)] = torch.from_numpy(knots.astype(np.float32))
+            encoder.knots[number, : len(knots)] = torch.from_numpy(knots.astype(np.float32)).to(encoder.knots.device)
 
 
 @torch.no_grad()
@@ -198,4 +201,5 @@ def _clear_unseen(embedding: FieldEmbedding, log: InteractionLog, rows: Integers
     for block in row_blocks(rows, BLOCK_ROWS):
         seen[log.ids[block]] = True
     unseen = torch.from_numpy(~seen)
-    embedding.table[unseen if is_new is None else unseen & is_new] = 0.0
+    chosen = unseen if is_new is None else unseen & is_new
+    embedding.table[chosen.to(embedding.table.device)] = 0.0

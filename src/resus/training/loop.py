@@ -135,7 +135,7 @@ class _Stage:
             whole = schedule.workers.sum_gradients(self.optimizer, own.detach())
             _check_finite(task, whole)
             self.optimizer.step()
-            total += whole
+            total += whole.cpu()
             self._tell(task, done, len(batches))
             now = time.perf_counter()
             if schedule.checkpoint and now - saved >= CHECKPOINT_SECONDS and done < len(batches):

@@ -75,6 +75,7 @@ def cross_fit(run: Run, logits: Floats) -> list[Predictor]:
         predictor = run.config.predictor.build_predictor(run.log.features)
         if start is not None:
             start.into_predictor(predictor, run.log.features)
+        predictor.move(run.device)
         kept = run.logits_file and run.logits_file.with_suffix(f".{fold + 1}-of-{folds}.safetensors")
         fitted.append(predictor)
         if kept and kept.exists() and not missing and not (checkpoint and checkpoint.exists()):
@@ -159,10 +160,12 @@ def fit_network(
         own = own_rows(schedule.workers, log, batch)
         if not len(own):
             return no_loss()
-        logits, labels = network(features_of(log, own)), labels_of(log, own)
+        logits = network(features_of(log, own).to(device))
+        labels = labels_of(log, own).to(device)
         mean = functional.binary_cross_entropy_with_logits(logits, labels)
         return mean if len(own) == len(batch) else mean * (len(own) / len(batch))
 
+    device = next(network.parameters()).device
     parameters = [{"params": list(network.parameters()), "lr": chosen.learning_rate}]
     optimizer = adam_of(network, parameters, table_rate=chosen.learning_rate)
     return run_stage(network, optimizer, schedule, batches=batches, loss=loss, rows=len(rows))

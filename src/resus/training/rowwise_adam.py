@@ -98,12 +98,12 @@ class _Rows:
 
     def lookup(self, ids: Tensor) -> Tensor:
         """`[N, C]` ids → `[N, C, E]` vectors; their gradient arrives at a small leaf of the distinct rows."""
-        flat = ids.numpy().reshape(-1)
+        flat = ids.cpu().numpy().reshape(-1)
         rows, places = self._distinct(flat)
         self.catch_up(rows)
-        values = self.embedding.table.detach()[torch.from_numpy(rows)].requires_grad_()
+        values = self.embedding.table.detach()[self._there(rows)].requires_grad_()
         self.uses.append((rows, values))
-        return functional.embedding(torch.from_numpy(places).view(ids.shape), values)
+        return functional.embedding(self._there(places).view(ids.shape), values)
 
     def forget_uses(self) -> None:
         self.uses.clear()
@@ -113,7 +113,7 @@ class _Rows:
         """The rows used since the last step, and the gradient of each; a row may occur several times."""
         used = [(rows, values.grad) for rows, values in self.uses if values.grad is not None]
         rows = np.concatenate([np.empty(0, dtype=np.int32), *(rows for rows, _ in used)])
-        nothing = torch.empty(0, self.embedding.table.shape[1])
+        nothing = torch.empty(0, self.embedding.table.shape[1], device=self.embedding.table.device)
         return rows, torch.cat([nothing, *(gradient for _, gradient in used)])
 
     def use_gradients(self, rows: Ids, gradients: Tensor) -> None:
@@ -126,14 +126,12 @@ class _Rows:
         rows, places = self._distinct(used)
         gradient = gradients
         if len(rows) < len(used):
-            gradient = gradients.new_zeros(len(rows), gradients.shape[1]).index_add_(
-                0, torch.from_numpy(places), gradients
-            )
+            gradient = gradients.new_zeros(len(rows), gradients.shape[1]).index_add_(0, self._there(places), gradients)
         self.catch_up(rows)
         self.steps += 1
         if self.steps >= len(self._tails):
             self._tails = _tails(2 * self.steps)
-        chosen = torch.from_numpy(rows)
+        chosen = self._there(rows)
         first = self.first[chosen].mul_(BETAS[0]).add_(gradient, alpha=1 - BETAS[0])
         second = self.second[chosen].mul_(BETAS[1]).addcmul_(gradient, gradient, value=1 - BETAS[1])
         scale = math.sqrt(1 - BETAS[1] ** self.steps)
@@ -155,21 +153,29 @@ class _Rows:
         sums = self._tails[then] - fading * self._tails[self.steps]
         middle = 1 / (1 - _RATIO) - gap * fading / (1 - fading)  # the mean j of the sum
         epsilon = EPSILON * np.sqrt((1 - BETAS[1] ** (then + middle)) / BETAS[1] ** middle)
-        chosen = torch.from_numpy(rows)
+        chosen = self._there(rows)
         first, second = self.first[chosen], self.second[chosen]
-        moved = first / (second.sqrt() + _column(epsilon)) * _column(self.rate * sums)
+        moved = first / (second.sqrt() + self._column(epsilon)) * self._column(self.rate * sums)
         self.embedding.table.detach()[chosen] -= moved
-        self.first[chosen] = first * _column(BETAS[0] ** gap)
-        self.second[chosen] = second * _column(BETAS[1] ** gap)
+        self.first[chosen] = first * self._column(BETAS[0] ** gap)
+        self.second[chosen] = second * self._column(BETAS[1] ** gap)
 
     def state(self) -> dict[str, Tensor]:
         steps = torch.tensor(self.steps)
         return {"first": self.first, "second": self.second, "done": torch.from_numpy(self.done), "steps": steps}
 
     def load(self, state: dict[str, Tensor]) -> None:
-        self.first, self.second = state["first"].clone(), state["second"].clone()
-        self.done, self.steps = state["done"].clone().numpy(), int(state["steps"])
+        device = self.embedding.table.device
+        self.first, self.second = (state[name].clone().to(device) for name in ("first", "second"))
+        self.done, self.steps = state["done"].clone().cpu().numpy(), int(state["steps"])
         self._tails = _tails(max(_AHEAD, 2 * self.steps))
+
+    def _there(self, values: Array) -> Tensor:
+        """On the device of the table."""
+        return torch.from_numpy(values).to(self.embedding.table.device)
+
+    def _column(self, values: Array) -> Tensor:
+        return self._there(values.astype(np.float32)).unsqueeze(1)
 
     def _distinct(self, rows: Ids) -> tuple[Ids, Integers]:
         """The distinct rows, and the place of each given row among them, without a sort."""
@@ -188,7 +194,3 @@ def _tails(count: int) -> Doubles:
     for step in range(len(later) - 1, -1, -1):
         tails[step] = _RATIO * (c[step] + tails[step + 1])
     return tails[:count]
-
-
-def _column(values: Array) -> Tensor:
-    return torch.from_numpy(values.astype(np.float32)).unsqueeze(1)

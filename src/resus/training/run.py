@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import safetensors.torch
+import torch
 
 from resus.arrays import Integers
 from resus.config.settings import Config
@@ -47,7 +48,8 @@ class TrainedPredictor:
 class Run:
     """Training of one model on one log. A run with a `folder` keeps its history and checkpoints there.
 
-    `given` is a trained shared predictor to use, `start` a model whose weights training starts from.
+    `given` is a trained shared predictor to use, `start` a model whose weights training starts from. Networks
+    are trained on the `device`.
     """
 
     def __init__(
@@ -60,11 +62,12 @@ class Run:
         progress: Progress = silent,
         workers: Workers | None = None,
         start: WarmStart | None = None,
+        device: torch.device | None = None,
     ) -> None:
         check_log(config, log)
         self.config, self.log, self.folder, self.given, self.progress = config, log, folder, given, progress
         self.workers = workers or Workers()
-        self.start = start
+        self.start, self.device = start, device or torch.device("cpu")
         self.split = start.split(config, log) if start else config.user_split(log.n_users)
         self.episodes = EpisodeSampler(
             log,
@@ -194,4 +197,6 @@ def delete_checkpoints(folder: Path, *, on_a_cluster: bool = False) -> None:
 
 
 def _hash_of(predictor: Predictor) -> str:
-    return hashlib.sha256(safetensors.torch.save(dict(predictor.state_dict()))).hexdigest()
+    return hashlib.sha256(
+        safetensors.torch.save({name: part.cpu() for name, part in predictor.state_dict().items()})
+    ).hexdigest()

@@ -40,12 +40,13 @@ def train(
     progress: Progress = silent,
     workers: Workers | None = None,
     start: WarmStart | None = None,
+    device: torch.device | None = None,
 ) -> Trained:
     """Train on the training users and choose epochs on the validation users; the test users are never read.
 
     With a `folder`, history and checkpoints are kept there. `given` is a trained shared predictor to use, `start`
     a model whose weights training starts from. Several `workers` train one model together; they must see the same
-    folder.
+    folder. The weights start on the processor, so that they are the same on every `device`, and then move there.
     """
     if given is not None and config.predictor.joint:
         raise ConfigError(
@@ -54,13 +55,14 @@ def train(
         )
     if given is not None and start is not None:
         raise ConfigError("a warm start brings its own shared model, so it cannot come from another run: choose one")
-    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers, start=start)
+    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers, start=start, device=device)
     run.open(resume=resume)
     torch.manual_seed(config.seed)
     predictor = config.predictor.build_predictor(log.features)  # always drawn: the rest starts from the same weights
     model = build_personalizer(config, log.features, given.predictor if given else predictor)
     if start is not None:
         start.into(config, model, log.features)
+    model.move(run.device)
     RECIPES[config.learner.recipe](run, model)
     return Trained(model, run.history, run.split)
 

@@ -44,14 +44,14 @@ class FieldEmbedding(nn.Module):
 
     def summed(self, features: Features, kept: Tensor, starts: Tensor) -> Tensor:
         """Sums `[G, E]` of the vectors of all fields that are `kept`, over groups of rows that begin at `starts`."""
-        columns = kept.repeat_interleave(torch.tensor(self.column_counts))
+        columns = kept.repeat_interleave(torch.tensor(self.column_counts, device=kept.device))
         weights = columns.expand(features.ids.shape) if features.weights is None else features.weights * columns
         if self.lookup is None or not torch.is_grad_enabled():
             first = (starts * features.ids.shape[1]).to(features.ids.dtype)
             flat, shares = features.ids.flatten(), weights.flatten()
             return functional.embedding_bag(flat, self.table, first, mode="sum", per_sample_weights=shares)
         rows = (self.lookup(features.ids) * weights.unsqueeze(-1)).sum(dim=1)
-        owners = torch.bucketize(torch.arange(features.rows), starts, right=True) - 1
+        owners = torch.bucketize(torch.arange(features.rows, device=starts.device), starts, right=True) - 1
         return rows.new_zeros(len(starts), rows.shape[1]).index_add(0, owners, rows)
 
 

@@ -122,7 +122,7 @@ class Learner(nn.Module, ABC):
         Column j uses the first sizes[j] events, 1 to S.
         """
         users, places, width = query.shape
-        flat, owner = query.reshape(-1, width), torch.arange(users).repeat_interleave(places)
+        flat, owner = query.reshape(-1, width), torch.arange(users, device=query.device).repeat_interleave(places)
         answers = [
             self(support[:, :size], mask[:, :size], outcomes[:, :size], flat, owner).view(users, places)
             for size in sizes

@@ -35,17 +35,19 @@ class NearestLearner(Learner):
         """A running mean: adding event k moves the answer by its share of the softmax over the first k events."""
         users, places, width = query.shape
         slots = support.shape[1]
-        columns: dict[int, list[int]] = {}
-        for column, size in enumerate(sizes):
-            columns.setdefault(size, []).append(column)
-        owner = torch.arange(users).repeat_interleave(places)
+        columns = {
+            size: torch.tensor([column for column, other in enumerate(sizes) if other == size], device=query.device)
+            for size in set(sizes)
+        }
+        owner = torch.arange(users, device=query.device).repeat_interleave(places)
         scores = self.similarity(query.reshape(-1, width), support, mask, owner).view(users, places, slots)
         answers = query.new_empty(users, places, len(sizes))
         if slots == 0:
             return answers
         answer = outcomes[:, None, 0] * mask[:, None, 0] + torch.zeros_like(scores[..., 0])
         highest, total = scores[..., 0], torch.ones_like(scores[..., 0])
-        answers[..., columns.get(1, [])] = answer.unsqueeze(-1)
+        if 1 in columns:
+            answers[..., columns[1]] = answer.unsqueeze(-1)
         for slot in range(1, slots):
             score = scores[..., slot].masked_fill(~mask[:, None, slot], -torch.inf)
             raised = torch.maximum(highest, score)
@@ -53,7 +55,8 @@ class NearestLearner(Learner):
             total = total * (highest - raised).exp() + weight
             answer = answer + weight / total * (outcomes[:, None, slot] - answer)
             highest = raised
-            answers[..., columns.get(slot + 1, [])] = answer.unsqueeze(-1)
+            if slot + 1 in columns:
+                answers[..., columns[slot + 1]] = answer.unsqueeze(-1)
         return answers
 
     def live_state(self, width: int) -> "LiveNearest":
@@ -134,7 +137,8 @@ def _tiles(support: Tensor, mask: Tensor, query_user: Tensor) -> Iterator[tuple[
     """(rows, user, slots): rows of one user against the slots that the user fills, small enough for the cache."""
     in_order = bool((query_user[1:] >= query_user[:-1]).all())
     order = None if in_order else query_user.argsort(stable=True)
-    used = (mask * torch.arange(1, mask.shape[1] + 1)).amax(dim=1).tolist() if mask.shape[1] else [0] * len(mask)
+    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
+    used = (mask * places).amax(dim=1).tolist() if mask.shape[1] else [0] * len(mask)
     start = 0
     for user, count in enumerate(torch.bincount(query_user, minlength=support.shape[0]).tolist()):
         stop, slots = start + count, used[user]

@@ -50,7 +50,7 @@ class RidgeLearner(Learner):
             support = torch.cat([support, mask.unsqueeze(-1).to(support.dtype)], dim=2)
             query = torch.cat([query, torch.ones_like(query[:, :1])], dim=1)
         gram = (support.transpose(1, 2) @ support).double()
-        system = gram + self.ridge.double() * torch.eye(gram.shape[1], dtype=torch.float64)
+        system = gram + self.ridge.double() * torch.eye(gram.shape[1], dtype=torch.float64, device=gram.device)
         factor, failed = torch.linalg.cholesky_ex(system)
         targets = (support.transpose(1, 2) @ (outcomes * mask).unsqueeze(-1)).double()
         weights = torch.cholesky_solve(targets, factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan))
@@ -64,16 +64,15 @@ class RidgeLearner(Learner):
         whitened = torch.linalg.solve_triangular(factor, inner.double(), upper=False)
         targets = (outcomes * mask).unsqueeze(-1).double()
         coefficients = torch.linalg.solve_triangular(factor, targets, upper=False)
-        answers: Tensor = (
-            (whitened * coefficients).cumsum(dim=1).index_select(1, torch.tensor(sizes, dtype=torch.int64) - 1)
-        )
+        last = torch.tensor(sizes, dtype=torch.int64, device=factor.device) - 1
+        answers: Tensor = (whitened * coefficients).cumsum(dim=1).index_select(1, last)
         return answers.transpose(1, 2).to(query.dtype)
 
     def _factor(self, support: Tensor, mask: Tensor) -> Tensor:
         """The Cholesky factor, in float64, nan where there is none; an empty slot is a row alone, diagonal 1."""
         both = mask.unsqueeze(1) & mask.unsqueeze(2)
         gram = (support @ support.transpose(1, 2)).double() + self.constant * both
-        diagonal = torch.where(mask, self.ridge.double(), torch.ones((), dtype=torch.float64))
+        diagonal = torch.where(mask, self.ridge.double(), torch.ones((), dtype=torch.float64, device=mask.device))
         factor: Tensor
         factor, failed = torch.linalg.cholesky_ex(gram + torch.diag_embed(diagonal))
         return factor.masked_fill((failed > 0).view(-1, 1, 1), torch.nan)

@@ -24,6 +24,10 @@ class AveragePredictor(Predictor):
     def logits(self, features: Features) -> Tensor:
         return torch.stack([member.logits(features) for member in self.members]).mean(dim=0)
 
+    def move(self, device: torch.device) -> None:
+        for member in self.members:
+            member.move(device)
+
     def state_dict(self) -> dict[str, Tensor]:
         states = (member.state_dict() for member in self.members)
         return {f"{MEMBER}{n}.{name}": value for n, state in enumerate(states) for name, value in state.items()}

@@ -23,7 +23,10 @@ class Predictor(ABC):
 
     @abstractmethod
     def logits(self, features: Features) -> Tensor:
-        """N rows → `[N]`, without gradients."""
+        """N rows → `[N]`, without gradients, on the device of the rows."""
+
+    def move(self, device: torch.device) -> None:  # noqa: B027  # what is no network stays where it is
+        """Run on this device from now on, if it is a network."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
@@ -81,7 +84,7 @@ class NoPredictor(Predictor):
     """Ψ(x) = 0."""
 
     def logits(self, features: Features) -> Tensor:
-        return torch.zeros(features.rows)
+        return torch.zeros(features.rows, device=features.ids.device)
 
     def state_dict(self) -> dict[str, Tensor]:
         return {}
@@ -109,5 +112,8 @@ class NeuralPredictor(nn.Module, Predictor):
 
     @torch.no_grad()
     def logits(self, features: Features) -> Tensor:
-        logits: Tensor = self(features)
-        return logits
+        logits: Tensor = self(features.to(self.output.weight.device))
+        return logits.to(features.ids.device)
+
+    def move(self, device: torch.device) -> None:
+        self.to(device)

@@ -29,7 +29,7 @@ class ExternalPredictor(Predictor):
 
     def logits(self, features: Features) -> Tensor:
         """RowError where a row has no number in the column, or no probability."""
-        return torch.from_numpy(self._values(features).astype(np.float32))
+        return torch.from_numpy(self._values(features).astype(np.float32)).to(features.ids.device)
 
     def check(self, features: Features) -> None:
         self._values(features)
@@ -42,7 +42,7 @@ class ExternalPredictor(Predictor):
 
     def _values(self, features: Features) -> Doubles:
         assert features.weights is not None, "a numeric field has weights"
-        ids, weights = features.ids[:, self._column].numpy(), features.weights[:, self._column].numpy()
+        ids, weights = (part[:, self._column].cpu().numpy() for part in (features.ids, features.weights))
         values = self._block.field.numbers(ids - self._block.first, weights)
         absent = np.flatnonzero(np.isnan(values))
         if len(absent):

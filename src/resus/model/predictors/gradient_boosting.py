@@ -89,7 +89,7 @@ class GradientBoosting(Predictor):
     def logits(self, features: Features) -> Tensor:
         assert self.booster is not None, "fit or load the booster first"
         raw = self.booster.predict(self._matrix(features), raw_score=True)
-        return torch.from_numpy(np.asarray(raw, dtype=np.float32))
+        return torch.from_numpy(np.asarray(raw, dtype=np.float32)).to(features.ids.device)
 
     def state_dict(self) -> dict[str, Tensor]:
         assert self.booster is not None, "fit or load the booster first"
@@ -103,5 +103,5 @@ class GradientBoosting(Predictor):
         self.booster = read_booster(state_dict)
 
     def _matrix(self, features: Features) -> Floats:
-        weights = None if features.weights is None else features.weights.numpy()
-        return self.features.tree_matrix(features.ids.numpy(), weights)
+        weights = None if features.weights is None else features.weights.cpu().numpy()
+        return self.features.tree_matrix(features.ids.cpu().numpy(), weights)

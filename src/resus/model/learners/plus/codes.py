@@ -94,7 +94,7 @@ def summed_by_key(
     """
     result = amounts.new_zeros(len(other_keys), amounts.shape[2])
     span = int(max(keys.max(), other_keys.max())) + 1 if keys.numel() and other_keys.numel() else 1
-    own_users = torch.arange(len(keys)).view(-1, 1, 1)
+    own_users = torch.arange(len(keys), device=keys.device).view(-1, 1, 1)
     kept, asked = (weights != 0).nonzero(as_tuple=True), (other_weights != 0).nonzero(as_tuple=True)
     if not len(kept[0]) or not len(asked[0]):
         return result

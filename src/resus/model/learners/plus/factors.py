@@ -109,11 +109,12 @@ class FactorEncoder(Encoder):
     def _signatures(self, features: Features) -> Tensor:
         """`[N, 2]`: two halves of a number that rows share if all their context fields are equal; 0 without context."""
         columns = [number for number, block in enumerate(self.blocks) for _ in range(block.field.columns)]
-        chosen = self.context[columns]
+        chosen = self.context[torch.tensor(columns, device=self.context.device)]
         ids = (features.ids.long() + 1) * chosen.long()
         halves = []
         for base in SIGNATURE_BASES:
-            powers = torch.tensor([pow(base, place, SIGNATURE_PRIME) for place in range(1, len(columns) + 1)])
+            exponents = range(1, len(columns) + 1)
+            powers = torch.tensor([pow(base, place, SIGNATURE_PRIME) for place in exponents], device=ids.device)
             mixed = (ids * powers % SIGNATURE_PRIME).sum(dim=1) % SIGNATURE_PRIME
             halves.append(mixed % ((1 << SIGNATURE_BITS) - 1))
         return torch.stack(halves, dim=1) + (chosen.sum() > 0).long()

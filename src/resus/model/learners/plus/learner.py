@@ -54,7 +54,8 @@ class PlusLearner(Learner):
         self.log_trust = nn.Parameter(torch.zeros(2)) if trust else None  # of a like and of a dislike
         self.same_context = nn.Parameter(torch.zeros(2)) if context else None  # of a like and of a dislike
         self.by_size = nn.Parameter(torch.zeros(2)) if sizes else None  # of k / (k + κ) and of log(1 + k / κ)
-        self._fields = layout.field_of_value
+        self._fields: Tensor
+        self.register_buffer("_fields", layout.field_of_value, persistent=False)  # it moves along
         self.start_from(bias=1.0)
 
     @classmethod
@@ -75,7 +76,7 @@ class PlusLearner(Learner):
     @property
     def prior(self) -> Prior:
         values = self._fields
-        matches = torch.zeros(len(values), dtype=torch.float64)
+        matches = torch.zeros(len(values), dtype=torch.float64, device=values.device)
         if self.log_matches is not None:
             matches = self.log_matches.double().exp()[values]
         return Prior(_exp(self.log_bias), matches, _exp(self.log_taste), values)
@@ -83,7 +84,7 @@ class PlusLearner(Learner):
     @property
     def trust(self) -> tuple[Tensor, Tensor]:
         """As how many labels a like and a dislike count."""
-        like, dislike = torch.ones(2) if self.log_trust is None else self.log_trust.exp()
+        like, dislike = torch.ones(2, device=self._fields.device) if self.log_trust is None else self.log_trust.exp()
         return like, dislike
 
     def known(self, support: Tensor, mask: Tensor, outcomes: Tensor) -> Known:
@@ -120,9 +121,10 @@ class PlusLearner(Learner):
             size = sizes[column]
             fewer = fit(prior, known.first(size), steps=self.steps, gram=gram[:, :size, :size], start=fewer)
             dual[:, :size, column] = fewer
-        included = mask.unsqueeze(2) & (torch.arange(mask.shape[1]).view(1, -1, 1) < torch.tensor(list(sizes)))
+        slots = torch.arange(mask.shape[1], device=mask.device).view(1, -1, 1)
+        included = mask.unsqueeze(2) & (slots < torch.tensor(list(sizes), device=mask.device))
         flat = self.layout.unpack(query.flatten(0, 1))
-        owner = torch.arange(len(query)).repeat_interleave(query.shape[1])
+        owner = torch.arange(len(query), device=query.device).repeat_interleave(query.shape[1])
         terms = self.terms(known, dual.to(query.dtype), included, flat, owner)
         return torch.stack(list(terms)).sum(dim=0).view(*query.shape[:2], len(sizes))
 
@@ -256,7 +258,7 @@ class PlusPosterior(Posterior):
         own = (amounts * prior.times(codes, amounts)).sum(dim=(1, 2)).unsqueeze(1)
         users, slots = self.known.mask.shape
         events = Codes(*(part.flatten(0, 1) for part in self.known.codes))
-        owner = torch.arange(users).repeat_interleave(slots)
+        owner = torch.arange(users, device=query.device).repeat_interleave(slots)
         across = matched(codes, amounts, prior.matches, events, owner).view(users, slots)
         summed = codes.taste.double().transpose(1, 2) @ amounts  # [U, E, 1]
         across = across + prior.taste * (self.known.codes.taste.double() @ summed).squeeze(2)
@@ -315,7 +317,7 @@ def _products(vectors: Tensor, weights: Tensor, users: Tensor) -> Tensor:
     """⟨vector, weight⟩ of vectors `[Q, E]` of users `[Q]` and weights `[U, E, J]` → `[Q, J]`."""
     if len(weights) and len(users) % len(weights) == 0:
         rows = len(users) // len(weights)
-        if bool((users == torch.arange(len(weights)).repeat_interleave(rows)).all()):
+        if bool((users == torch.arange(len(weights), device=users.device).repeat_interleave(rows)).all()):
             return (vectors.view(len(weights), rows, vectors.shape[1]) @ weights).flatten(0, 1)
     return (vectors.unsqueeze(1) @ weights.index_select(0, users)).squeeze(1)
 

@@ -39,7 +39,7 @@ class Prior:
         """K·amounts of the rows `[U, S]` of each user, `[U, S, J]`, without a matrix of pairs."""
         users, slots, columns = amounts.shape
         flat = Codes(*(part.flatten(0, 1) for part in rows))
-        owner = torch.arange(users).repeat_interleave(slots)
+        owner = torch.arange(users, device=amounts.device).repeat_interleave(slots)
         product = matched(rows, amounts, self.matches, flat, owner).view(users, slots, columns)
         taste = rows.taste.double()
         product = product + self.taste * (taste @ (taste.transpose(1, 2) @ amounts))
@@ -79,7 +79,7 @@ def _overlap(rows: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> Tens
     distinct = torch.unique(torch.cat([values.flatten(), other_values.flatten()])) if columns > FEW_VALUES else values
     if columns > FEW_VALUES and len(distinct) <= 3 * columns**2:  # few values, many of them in each row
         dense = [
-            torch.zeros(*ids.shape[:-1], len(distinct), dtype=part.dtype).scatter_add(
+            torch.zeros(*ids.shape[:-1], len(distinct), dtype=part.dtype, device=part.device).scatter_add(
                 -1, torch.searchsorted(distinct, ids.contiguous()), part
             )
             for ids, part in (rows, others)
