@@ -60,7 +60,7 @@ def find_problems(
         problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
     for name, field in schema.fields.items():
         if name in usable:
-            problems += finder.problems(name, field.field_class.bad_rows(frame[name]))
+            problems += finder.problems(name, field.bad_rows(frame[name]))
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
     if options.single_events == "error" and schema.user in usable:

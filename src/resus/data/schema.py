@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, mo
 from resus.arrays import Integers
 from resus.checking import nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
-from resus.data.fields.base import Field
+from resus.data.fields.base import BadRows, Field, FieldOptions
 from resus.errors import ConfigError
 from resus.files import read_yaml, reason_of
 
@@ -49,8 +49,15 @@ class FieldSchema(BaseModel):
 
     def learn(self, name: str, column: pl.Series, *, min_count: int = 1, counts: Integers | None = None) -> Field:
         """The field with what it learns from a column, see `Field.learn`."""
-        options = self.field_class.options.model_validate(self.model_extra)
-        return self.field_class.learn(name, column, options, min_count=min_count, counts=counts)
+        return self.field_class.learn(name, column, self._options, min_count=min_count, counts=counts)
+
+    def bad_rows(self, column: pl.Series) -> list[BadRows]:
+        """What is wrong with a column to learn from, see `Field.bad_rows`."""
+        return self.field_class.bad_rows(column, self._options)
+
+    @property
+    def _options(self) -> FieldOptions:
+        return self.field_class.options.model_validate(self.model_extra)
 
 
 class TableSchema(BaseModel):

@@ -21,7 +21,28 @@ from resus.serving.limits import (
 )
 from resus.serving.store import EventStatus
 
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+_ID_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_ID}, {"type": "integer"}],
+}
+
+
+def _id_as_text(given: Any) -> Any:
+    """A whole number is the id that a table with this number has."""
+    return str(given) if type(given) is int and -(2**63) <= given < 2**63 else given
+
+
+def _ids_as_text(given: Any) -> Any:
+    """All at once: most lists hold no number."""
+    return list(map(_id_as_text, given)) if isinstance(given, list) and int in set(map(type, given)) else given
+
+
+_Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+Id = Annotated[_Text, BeforeValidator(_id_as_text), WithJsonSchema(_ID_SCHEMA)]
+Ids = Annotated[
+    list[_Text],
+    BeforeValidator(_ids_as_text),
+    WithJsonSchema({"type": "array", "items": _ID_SCHEMA, "minItems": 1, "maxItems": MAX_CANDIDATES}),
+]
 IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=MAX_ID)]
 
 
@@ -66,7 +87,16 @@ def _zero_or_one(value: float) -> float:
     return value
 
 
-Label = Annotated[float, AfterValidator(_zero_or_one), Field(json_schema_extra={"enum": [0, 1]})]
+def _boolean_as_number(given: Any) -> Any:
+    return float(given) if isinstance(given, bool) else given
+
+
+Label = Annotated[
+    float,
+    BeforeValidator(_boolean_as_number),
+    AfterValidator(_zero_or_one),
+    WithJsonSchema({"enum": [0, 1, False, True]}),
+]
 
 
 class Message(BaseModel):
@@ -123,7 +153,7 @@ class PredictRequest(Message):
     user: Id | None = None
     events: list[InlineEvent] | None = Field(default=None, max_length=MAX_EVENTS)
     context: FieldValues = Field(default_factory=dict)
-    items: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
+    items: Ids | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     deviation: bool = True
     explain: bool = False

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import polars as pl
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from resus.arrays import Array, Doubles, Floats, Ids, Integers
+from resus.arrays import Array, Booleans, Doubles, Floats, Ids, Integers
 from resus.data.fields.vocabulary import Vocabulary
 
 Encoded = tuple[Ids, Floats | None]
@@ -102,15 +102,28 @@ class Field(ABC):
         return ids[:, :1]
 
     def numbers(self, ids: Ids, weights: Floats) -> Doubles:
-        """`[N]` numbers of the `[N]` ids and weights, NaN where one is missing. Only for fields with `is_number`."""
+        """`[N]` numbers of the `[N, columns]` ids and weights, NaN where one is missing.
+
+        Only for fields with `is_number`.
+        """
         raise NotImplementedError(f"a {self.kind} field holds no numbers")
+
+    @property
+    def tells_missing(self) -> bool:
+        """Whether ids and weights of a missing value differ from those of all others."""
+        return True
+
+    def is_unknown(self, ids: Ids) -> Booleans:
+        """`[N]`: where the (first) value of `[N, columns]` ids is missing or was never seen."""
+        unknown: Booleans = ids[:, 0] == 0
+        return unknown
 
     def frequent_values(self, ids: Ids, weights: Floats | None, limit: int) -> tuple[str, ...]:
         """The most frequent values among `[N, columns]` ids and weights of the log that it learned from."""
         return self.values[:limit]
 
     @classmethod
-    def bad_rows(cls, column: pl.Series) -> list[BadRows]:
+    def bad_rows(cls, column: pl.Series, options: Any) -> list[BadRows]:
         """What is wrong with the values of a column to learn from."""
         return []
 

@@ -141,7 +141,7 @@ class FeatureMap:
 
     def count_unknown(self, ids: Ids) -> dict[str, int]:
         """The same for rows that are already encoded."""
-        counts = {block.field.name: int((ids[:, block.columns.start] == block.first).sum()) for block in self.blocks}
+        counts = {block.field.name: int(block.field.is_unknown(block.of(ids, None)[0]).sum()) for block in self.blocks}
         return {name: count for name, count in counts.items() if count}
 
     def tree_columns(self) -> Iterator[tuple[str, bool]]:
