@@ -140,6 +140,9 @@ def filled(path: Path, chance: random.Random, users: int) -> SqliteStore:
             if not number % 10:
                 added.append((added[-1][0], dataclasses.replace(added[-1][1], time=chance.random())))
         store.add(added)
+        for user in chance.sample(range(users), 3):
+            kept = f"value {user:03}." + "x" * chance.randrange(chance.choice([300, 3000]))
+            store.set_profile(f"user {user:03}.", {f"field {user:03}.": kept})
     return store
 
 
