@@ -207,6 +207,7 @@ def test_nothing_of_a_forgotten_event_is_left_after_the_next_wipe(tmp_path: Path
     store = filled(path, random.Random(7), users=60)
     for event in store.read(user).events:
         assert store.forget(user, event.id)
+    store.set_profile(user, {})
     assert not store.version(user)
     if then == "the user is deleted":
         assert not store.delete(user)
