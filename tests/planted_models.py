@@ -57,6 +57,11 @@ def events() -> pl.DataFrame:
     return drawn.select("user", "time", "item", "category", "click", price=price, tags=tags)
 
 
+def complete_events() -> pl.DataFrame:
+    """The same events, and every item has a number."""
+    return events().with_columns(price=pl.col("item") * 1.5)
+
+
 def log_of(table: Any) -> InteractionLog:
     return build_log(table, SCHEMA, KEEP, name="mine")
 

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from resus.arrays import Array
+
 _MAGIC = b"ARROW1\0\0"
 _HEADER, _COMPRESSION = 2, 3  # numbers of the fields of Arrow's tables Message and RecordBatch
 
@@ -29,6 +31,18 @@ def read_arrow(content: bytes | pa.Buffer) -> pa.Table:
     table = pa.ipc.open_stream(rows).read_all()  # not by its table of contents, which could name other bytes
     table.validate(full=True)
     return table
+
+
+def lists_of(values: Array) -> pa.FixedSizeListArray:
+    """A matrix as a column of an Arrow table."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+
+def matrix_of(column: pa.ChunkedArray, width: int) -> Array:
+    """The matrix in a column of an Arrow table."""
+    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    matrix: Array = flat.reshape(-1, width).copy()
+    return matrix
 
 
 def _messages(rows: pa.Buffer) -> Iterator[pa.ipc.Message]:

@@ -15,12 +15,16 @@ from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
+from resus.serving.profiles import PROFILES, Profiles
 
-PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
+PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
 
 
-def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str]) -> list[str]:
-    """Write the folder and return the names of its files. `titles` maps items to titles and may be empty."""
+def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str], profiles: bool = True) -> list[str]:
+    """Write the folder and return the names of its files. `titles` maps items to titles and may be empty.
+
+    Without `profiles`, the export holds no user ids.
+    """
     check_out_folder(out)
     opened = CheckedFolder.open(run)
     artifact = Artifact.of(opened)
@@ -37,6 +41,9 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str])
     with atomic_folder(out) as aside:
         (aside / WEIGHTS).write_bytes(opened.read(WEIGHTS))
         catalogue.save(aside)
+        described = Profiles.of(log, split.train, catalogue) if profiles else None
+        if described is not None and described.fields:
+            described.save(aside)
         write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
         export_onnx(model, artifact.features, aside)
         write_facts(aside, opened.facts, [path.name for path in aside.iterdir()])

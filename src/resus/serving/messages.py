@@ -278,12 +278,36 @@ class StoredEvent(Message):
 
 
 class UserAnswer(Message):
-    """`stage` is "new", a cold-start stage of the evaluation ("I", "II", "III"), or "warm"."""
+    """`stage` is "new", a cold-start stage of the evaluation ("I", "II", "III"), or "warm".
+
+    `profile` holds the fields that describe the user: those that are stored, then those of the export.
+    """
 
     user: str
+    profile: dict[str, Any]
     support: int
     stage: str
     events: list[StoredEvent]
+
+
+class ProfileRequest(Message):
+    """The fields that describe a user. They replace those that are stored; without any, the stored profile is deleted.
+
+    A null hides a value of the exported profile.
+    """
+
+    fields: FieldValues
+
+
+class ProfileAnswer(Message):
+    """The profile as it now counts: what is stored, and the other fields of the exported profile.
+
+    `warnings` names fields and values that the model does not know; they do not count.
+    """
+
+    user: str
+    profile: dict[str, Any]
+    warnings: list[str] = Field(default_factory=list)
 
 
 class Deleted(Message):
@@ -291,11 +315,14 @@ class Deleted(Message):
 
 
 class FieldAnswer(Message):
-    """A field that the model reads; `values` are the most frequent ones."""
+    """A field that the model reads; `values` are the most frequent ones.
+
+    The catalogue fills in fields with the role "item", a profile those with the role "user".
+    """
 
     name: str
     kind: str
-    role: Literal["item", "context"]
+    role: Literal["item", "user", "context"]
     values: list[str]
 
 

@@ -147,8 +147,9 @@ def test_a_schema_may_refuse_missing_numbers_by_row_and_column() -> None:
     features, _ = learned({"age": [1, 2]}, age={"kind": "numeric", "missing": "refuse"})
     with pytest.raises(DataError, match=r"^the query, row 2, column 'age': the value is missing; .* 'missing' of this"):
         features.encode(pl.DataFrame({"item": ["a", "b"], "age": [3, None]}), "the query")
-    with pytest.raises(DataError, match=r"^row 1, field 'age': the value is missing"):
-        features.encode_rows([{"item": "a"}])
+    ids, _ = features.encode_rows([{"item": "a", "age": 1}, {"item": "a"}])
+    with pytest.raises(DataError, match=r"^row 2, field 'age': the value is missing; give a number, or set"):
+        features.refuse_missing(ids)
 
 
 def test_a_constant_number_has_a_scale_and_a_column_without_numbers_a_mean() -> None:

@@ -113,6 +113,11 @@ class Field(ABC):
         """Whether ids and weights of a missing value differ from those of all others."""
         return True
 
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a row without a value is a mistake. `encode` refuses it; `encode_values` leaves it to the caller."""
+        return False
+
     def is_unknown(self, ids: Ids) -> Booleans:
         """`[N]`: where the (first) value of `[N, columns]` ids is missing or was never seen."""
         unknown: Booleans = ids[:, 0] == 0

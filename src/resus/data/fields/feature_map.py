@@ -16,6 +16,7 @@ from resus.arrays import Floats, Ids
 from resus.checking import shortened
 from resus.data.fields import KINDS
 from resus.data.fields.base import Encoded, Field
+from resus.data.fields.numeric import MISSING_FIX
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.errors import DataError, RowError
@@ -100,6 +101,15 @@ class FeatureMap:
             return self._side_by_side(len(rows), values)
         except RowError as bad:
             raise DataError(f"row {bad.row + 1}, field '{bad.column}': {bad.what}; {bad.fix}") from None
+
+    def refuse_missing(self, ids: Ids) -> None:
+        """Refuse rows of a request that lack a value which no row may lack, once all is filled in."""
+        for block in self.blocks:
+            if block.field.refuses_missing:
+                absent = block.field.is_unknown(block.of(ids, None)[0])
+                if absent.any():
+                    row, name = int(absent.argmax()) + 1, block.field.name
+                    raise DataError(f"row {row}, field '{name}': the value is missing; {MISSING_FIX}")
 
     def encode_part(self, frame: pl.DataFrame) -> tuple[list[int], Ids]:
         """For a table with some of the fields, all of weight 1: the columns that they fill, and their ids."""

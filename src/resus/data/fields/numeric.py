@@ -14,7 +14,7 @@ from resus.data.fields.values import as_numbers, is_missing, number_of
 from resus.errors import RowError
 
 LARGEST_WEIGHT = 1e9  # its fourth power is still finite in float32
-_FIX = "write a number, or set 'missing' of this field to mean, zero or flag"
+MISSING_FIX = "give a number, or set 'missing' of this field to mean, zero or flag"
 _NO_NUMBER = "write a number, or declare the field categorical if it is not the score of a model"
 
 Missing = Literal["mean", "zero", "flag", "refuse"]
@@ -82,6 +82,10 @@ class NumericField(Field):
     def tells_missing(self) -> bool:
         return self.missing != "zero"
 
+    @property
+    def refuses_missing(self) -> bool:
+        return self.missing == "refuse"
+
     def encode(self, column: pl.Series) -> Encoded:
         numbers, bad = as_numbers(column)
         if bool(bad.any()):
@@ -91,6 +95,8 @@ class NumericField(Field):
         if len(infinite):
             row = int(infinite[0])
             raise RowError(row, self.name, f"{column[row]!r} is not a finite number", "write a finite number")
+        if self.missing == "refuse" and np.isnan(numbers).any():
+            raise RowError(int(np.isnan(numbers).argmax()), self.name, "the value is missing", MISSING_FIX)
         return self._encoded(numbers)
 
     def encode_values(self, values: Sequence[Any]) -> Encoded:
@@ -109,8 +115,6 @@ class NumericField(Field):
     def _encoded(self, numbers: Doubles) -> Encoded:
         """Ids and weights of numbers, NaN where one is missing."""
         absent = np.isnan(numbers)
-        if self.missing == "refuse" and absent.any():
-            raise RowError(int(absent.argmax()), self.name, "the value is missing", _FIX)
         filled = {"mean": self.mean, "zero": 0.0}.get(self.missing)
         scaled = (np.where(absent, 0.0 if filled is None else filled, numbers) - self.center) / self.scale
         if filled is None:
@@ -163,7 +167,7 @@ class NumericField(Field):
         unusable = bad | pl.Series(np.isinf(numbers))
         found = [BadRows(unusable, lambda row: f"{column[row]!r} is not a finite number", _NO_NUMBER)]
         if options.missing == "refuse":
-            found.append(BadRows(pl.Series(np.isnan(numbers)) & ~bad, "the value is missing", _FIX))
+            found.append(BadRows(pl.Series(np.isnan(numbers)) & ~bad, "the value is missing", MISSING_FIX))
         return found
 
 

@@ -91,8 +91,11 @@ class SqliteStore:
         return self._read(lambda: self._read_slots.read(user))
 
     def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
-        fields = as_json(profile, "the fields of a profile") if profile else None
-        self._write(lambda: self._write_slots.set_profile(user, fields), reserved=fields is None)
+        if profile:
+            fields = as_json(profile, "the fields of a profile")
+            self._write(lambda: self._write_slots.set_profile(user, fields))
+        else:
+            self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.set_profile(user, None)))
 
     def forget(self, user: str, event_id: str) -> bool:
         return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id)))
