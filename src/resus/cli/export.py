@@ -13,6 +13,12 @@ def command(
         Path | None, typer.Option(help="Titles of items: CSV or TSV (item, title), movies.dat or meta.csv.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Folder of the prepared log, if it moved after training.")] = None,
+    onnx: Annotated[
+        bool | None,
+        typer.Option(
+            "--onnx/--no-onnx", help="Write ONNX files for other runtimes. [default: if resus[onnx] is installed]"
+        ),
+    ] = None,
     profiles: Annotated[
         bool, typer.Option("--profiles/--no-profiles", help="Write the profiles of the log's users, by user id.")
     ] = True,
@@ -32,7 +38,7 @@ def command(
     check_out_folder(out)
     model = Resus.load(run)
     named = read_titles(titles) if titles else {}
-    written = export(run, log_of_run(run, model, data), out, titles=named, profiles=profiles)
+    written = export(run, log_of_run(run, model, data), out, titles=named, onnx=onnx, profiles=profiles)
     say(f"export in {out}: {', '.join(written)}")
     holds = "events of test users"
     if PROFILES in written:

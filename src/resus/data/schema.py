@@ -15,6 +15,8 @@ from resus.data.fields.base import BadRows, Field, FieldOptions
 from resus.errors import ConfigError
 from resus.files import read_yaml, reason_of
 
+_SETTINGS = ("learner", "predictor", "encoder", "fusion", "training", "split", "evaluation", "protocol", "seed")
+
 
 class FieldSchema(BaseModel):
     """The kind of a field, and the options of that kind, such as `FieldSchema(kind="multi", separator=",")`."""
@@ -86,6 +88,8 @@ class SideTable(BaseModel):
 
     path: str | None = None
     key: str | None = None  # the name of the user or item column, unless another one is given
+    separator: str | None = None
+    encoding: str = "utf-8"
     fields: Fields = pydantic.Field(min_length=1)
     frame: Any = pydantic.Field(default=None, exclude=True, repr=False)
 
@@ -189,6 +193,12 @@ class TableSchema(BaseModel):
             raise ConfigError(f"schema file {path} is not valid YAML: {on_one_line(error)}") from None
         if not isinstance(value, dict):
             raise ConfigError(f"schema file {path} must be a mapping with the keys user, item, label and fields")
+        settings = [key for key in value if str(key).partition(".")[0] in _SETTINGS]
+        if settings and not {"user", "item"} & value.keys():
+            raise ConfigError(
+                f"schema file {path} holds settings such as '{settings[0]}': give it to 'resus train' with --config, "
+                "and here a file with the keys user, item, label and fields"
+            )
         try:
             schema = cls.model_validate(value)
         except ValidationError as error:

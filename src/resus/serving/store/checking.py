@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from resus.errors import StorageError
+from resus.extras import need
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store import open_store
 from resus.serving.store.protocol import Event
@@ -134,6 +135,7 @@ def _in_bytes(path: Path) -> Iterator[Found]:
 
 
 def _check_redis(url: str, takers: "_Takers") -> Findings:
+    need("redis", "a store in Redis")
     from resus.serving.store.redis import RedisStore
 
     found = Findings()
