@@ -10,6 +10,7 @@ import polars as pl
 from resus.artifact import FACTS, Artifact, TrainingLogFacts, rebuild
 from resus.config.resolve import resolve
 from resus.config.settings import Config, flatten
+from resus.data.fields.unknown import never_seen, warn
 from resus.data.log.known_users import KnownUsers, Users
 from resus.data.log.log import InteractionLog
 from resus.data.log.news import News
@@ -33,7 +34,7 @@ from resus.model.inference.in_torch import inference_of
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.explanations import explained
-from resus.scoring.scorer import Scorer
+from resus.scoring.scorer import QUERY, SUPPORT, Scorer
 from resus.serving.catalogue import Catalogue
 from resus.serving.offline import recommendations
 from resus.training.run import Run, TrainedPredictor, delete_checkpoints
@@ -297,7 +298,9 @@ class Resus:
         cause adds to the residual, and `because`, the events that moved it most.
         """
         frame, events = as_frame(query, "the query"), as_frame(support, "the support")
-        answer, _ = self.scorer.predict(events, frame)
+        answer, unknown = self.scorer.predict(events, frame)
+        warn(never_seen(self.scorer.unknown_in(events), events.height, SUPPORT))
+        warn(never_seen(unknown, frame.height, QUERY))
         reasons = explained(self.scorer, events, frame) if explain else {}
         user = self.schema.user
         table = pl.DataFrame({user: frame[user], **answer.columns, **reasons})
@@ -353,7 +356,7 @@ class Resus:
         return News.of(opened, self._fitted().features, met_by(self, opened))
 
     def unknown_values(self, table: Any) -> dict[str, int]:
-        """For each field, the number of rows whose value training never saw, or which have none."""
+        """For each field, the number of rows with a value that the model does not know. A missing value is not one."""
         return self._fitted().features.unknown(as_frame(self._with_score(table)))
 
     def save(self, folder: Path | str) -> None:

@@ -20,7 +20,7 @@ from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
-from resus.serving.messages import CatalogueItem, FieldAnswer, UserHistory
+from resus.serving.messages import CatalogueItem, FieldAnswer, Role, UserHistory
 from resus.serving.profiles import NO_PROFILE, PROFILES, Profiles, described
 from resus.serving.store import Event
 
@@ -155,7 +155,7 @@ class LoadedModel:
 
     def fields(self) -> list[FieldAnswer]:
         """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""
-        roles = dict.fromkeys(self.profiles.fields if self.profiles else (), "user")
+        roles: dict[str, Role] = dict.fromkeys(self.profiles.fields if self.profiles else (), "user")
         roles |= dict.fromkeys(self.catalogue.fields if self.catalogue else (self.item,), "item")
         context = self.catalogue.context if self.catalogue else {}
         return [

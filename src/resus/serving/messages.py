@@ -314,6 +314,9 @@ class Deleted(Message):
     deleted: bool
 
 
+Role = Literal["item", "user", "context"]
+
+
 class FieldAnswer(Message):
     """A field that the model reads; `values` are the most frequent ones.
 
@@ -322,7 +325,7 @@ class FieldAnswer(Message):
 
     name: str
     kind: str
-    role: Literal["item", "user", "context"]
+    role: Role
     values: list[str]
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from resus.arrays import Array, Booleans, Doubles, Floats, Ids, Integers
+from resus.data.fields.values import is_missing
 from resus.data.fields.vocabulary import Vocabulary
 
 Encoded = tuple[Ids, Floats | None]
@@ -85,6 +86,16 @@ class Field(ABC):
 
         Text that a table must not hold counts as never seen. Numbers that would spoil a score are a RowError.
         """
+
+    def never_seen(self, column: pl.Series, ids: Ids, weights: Floats | None) -> Booleans:
+        """`[N]`: the rows of a table's column that hold a value which the field does not know.
+
+        `ids` and `weights` are what `encode` makes of the column. A missing value is not an unknown one.
+        """
+        unknown = self.is_unknown(ids)
+        if unknown.any():
+            unknown = unknown & ~is_missing(column).to_numpy()
+        return unknown
 
     @abstractmethod
     def decode(self, ids: Ids, weights: Floats | None) -> Any:

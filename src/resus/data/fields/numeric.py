@@ -131,6 +131,10 @@ class NumericField(Field):
         absent: Booleans = ids[:, -1] == 0
         return absent
 
+    def never_seen(self, column: pl.Series, ids: Ids, weights: Floats | None) -> Booleans:
+        """No number is unknown."""
+        return np.zeros(len(ids), dtype=np.bool_)
+
     def decode(self, ids: Ids, weights: Floats | None) -> int | float | None:
         assert weights is not None
         return self._shortest(weights[0]) if ids[-1] else None
