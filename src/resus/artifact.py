@@ -1,4 +1,4 @@
-"""A trained model on disk: `model.safetensors` and `artifact.json`, and nothing that executes."""
+"""A trained model on disk: weights, hashes of the users it has met and `artifact.json`; nothing that executes."""
 
 import platform
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from resus.checked_folder import FACTS, CheckedFolder, write_facts
 from resus.checking import Settings, on_one_line, sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.known_users import KnownUsers
 from resus.data.log.manifest import ScoreFacts
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
@@ -24,9 +25,10 @@ from resus.version import __version__
 if TYPE_CHECKING:
     from resus.model.personalizer import Personalizer
 
-__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
+__all__ = ["FACTS", "USERS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
 
 WEIGHTS = "model.safetensors"
+USERS = "users.safetensors"
 _HISTORY = TypeAdapter(list[EpochRecord])
 
 
@@ -38,6 +40,7 @@ class TrainingLogFacts(Settings):
     path: str | None
     table: TableSchema | None
     score: ScoreFacts | None
+    warm_start: str | None = None  # a hash of the weights that training started from
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +52,17 @@ class Artifact:
     weights: dict[str, Array]
     log: TrainingLogFacts
     history: History
+    users: KnownUsers | None = None  # an export has none
 
     def save(self, folder: Path) -> None:
         """Write the weights first and the facts with their hash last, so that a folder with facts is complete."""
         if (folder / FACTS).exists():
             raise ArtifactError(f"{folder} holds a model already: choose another folder, or delete it")
         save_arrays(folder / WEIGHTS, self.weights, {})
+        files = [WEIGHTS]
+        if self.users is not None:
+            save_arrays(folder / USERS, self.users.to_arrays(), {})
+            files.append(USERS)
         facts = {
             "resus": __version__,
             "model": self.config.model_name,
@@ -64,7 +72,7 @@ class Artifact:
             "history": [record.to_json() for record in self.history],
             "versions": {"python": platform.python_version(), "torch": version("torch"), "numpy": version("numpy")},
         }
-        write_facts(folder, facts, [WEIGHTS])
+        write_facts(folder, facts, files)
 
     @classmethod
     def load(cls, folder: Path) -> "Artifact":
@@ -85,7 +93,18 @@ class Artifact:
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
         weights = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
-        return cls(config, features, weights, log, history)
+        return cls(config, features, weights, log, history, _users_of(folder))
+
+
+def _users_of(folder: CheckedFolder) -> KnownUsers | None:
+    """The users that a run has met; an export does not say."""
+    if USERS not in folder:
+        return None
+    path = folder.path / USERS
+    try:
+        return KnownUsers.from_arrays(parse_arrays(folder.read(USERS), path))
+    except ValueError as error:
+        raise ArtifactError(f"{path} cannot be used ({error}): train again") from None
 
 
 def history_of(folder: CheckedFolder) -> History:

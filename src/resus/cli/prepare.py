@@ -8,7 +8,11 @@ import typer
 
 def command(
     source: Annotated[
-        str, typer.Argument(help="ml-1m, frappe, taobao or planted; or a .csv, .tsv, .parquet or RecBole .inter file.")
+        str,
+        typer.Argument(
+            help="ml-1m, frappe, taobao or planted; or a .csv, .tsv (also .gz or .zst), .parquet or RecBole .inter "
+            "file, a folder of parts, or a pattern in quotes like 'part-*.csv'."
+        ),
     ],
     path: Annotated[Path | None, typer.Option(help="Folder of a published data set. [default: download it]")] = None,
     schema: Annotated[
@@ -97,11 +101,14 @@ def command(
         f"{log.name}: {counts.rows:,} events of {counts.users:,} users on {counts.items:,} items, "
         f"{counts.positives / counts.rows:.1%} clicked, {counts.ids:,} feature ids"
     )
+    for role, side in log.manifest.sides.items():
+        if said := side.sentence(role[:-1]):
+            say(said)
     floor = (used and used.min_item_count) or 1
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
     if before is not None and before.hash != log.content_hash:
-        say(f"{folder} held another log before: runs trained on that log cannot be evaluated on this one")
+        say(f"{folder} held another log before: runs trained on that log read this one as a newer log")
     say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
 
 

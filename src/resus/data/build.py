@@ -11,8 +11,9 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import event_key, refuse
+from resus.data.readers.delimited import FileRows
 from resus.data.readers.frames import as_frame
-from resus.data.readers.tables import RawTable
+from resus.data.readers.tables import RawTable, joined_table
 from resus.data.schema import TableSchema
 
 
@@ -30,7 +31,7 @@ def build_log(
     `truth` names the two columns of a planted world that become `InteractionLog.truth` and `crowd`.
     """
     options = options or BuildOptions()
-    raw = RawTable(name, where, schema, as_frame(table, where), truth=truth)
+    raw = joined_table(name, schema, FileRows(where, as_frame(table, where), None, ()), truth=truth)
     refuse(raw.check(options))
     return assemble_log(raw, options)
 
@@ -58,7 +59,12 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
         ordered=schema.time is not None,
         truth=frame[truth[0]].to_numpy().astype(np.float32) if truth else None,
         crowd=frame[truth[1]].to_numpy().astype(np.float32) if truth else None,
-        manifest=Manifest(name=table.name, table=schema, options=PrepareOptions(**options.model_dump())),
+        manifest=Manifest(
+            name=table.name,
+            table=schema.stored(),
+            options=PrepareOptions(**options.model_dump()),
+            sides=dict(table.sides),
+        ),
     )
 
 
