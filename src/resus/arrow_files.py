@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from resus.arrays import Array
@@ -40,8 +41,10 @@ def lists_of(values: Array) -> pa.FixedSizeListArray:
 
 def matrix_of(column: pa.ChunkedArray, width: int) -> Array:
     """The matrix in a column of an Arrow table."""
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    matrix: Array = flat.reshape(-1, width).copy()
+    flat = column.combine_chunks().flatten()
+    if flat.null_count:
+        raise ValueError("a value is missing")
+    matrix: Array = np.from_dlpack(flat).reshape(-1, width).copy()  # to_numpy would import pandas
     return matrix
 
 

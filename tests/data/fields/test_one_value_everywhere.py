@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from planted_models import KEEP
 from pydantic import ValidationError
 
-from resus.data.build import build_log
+from resus import build_log
 from resus.data.fields import KINDS
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import as_text, spelled

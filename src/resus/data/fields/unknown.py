@@ -32,4 +32,4 @@ def never_seen(counts: Mapping[str, int], rows: int, where: str = "") -> list[st
 def warn(sentences: Iterable[str]) -> None:
     """One warning for each sentence, at the line that called the library."""
     for sentence in sentences:
-        warnings.warn(sentence, ResusWarning, stacklevel=3)
+        warnings.warn(sentence, ResusWarning, stacklevel=4)
