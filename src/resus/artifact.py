@@ -1,7 +1,7 @@
 """A trained model on disk: `model.safetensors` and `artifact.json`, and nothing that executes."""
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,8 @@ from resus.checking import Settings, on_one_line, sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.manifest import ScoreFacts
+from resus.data.negatives.settings import DrawnNegatives
+from resus.data.negatives.support import NegativeItems
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.history import EpochRecord, History
@@ -24,9 +26,10 @@ from resus.version import __version__
 if TYPE_CHECKING:
     from resus.model.personalizer import Personalizer
 
-__all__ = ["FACTS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
+__all__ = ["FACTS", "NEGATIVES", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
 
 WEIGHTS = "model.safetensors"
+NEGATIVES = "negatives.safetensors"  # the items to draw, if the log has drawn negatives
 _HISTORY = TypeAdapter(list[EpochRecord])
 
 
@@ -38,6 +41,7 @@ class TrainingLogFacts(Settings):
     path: str | None
     table: TableSchema | None
     score: ScoreFacts | None
+    negatives: DrawnNegatives | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,12 +53,17 @@ class Artifact:
     weights: dict[str, Array]
     log: TrainingLogFacts
     history: History
+    negatives: NegativeItems | None = None
 
     def save(self, folder: Path) -> None:
         """Write the weights first and the facts with their hash last, so that a folder with facts is complete."""
         if (folder / FACTS).exists():
             raise ArtifactError(f"{folder} holds a model already: choose another folder, or delete it")
         save_arrays(folder / WEIGHTS, self.weights, {})
+        files = [WEIGHTS]
+        if self.negatives is not None:
+            save_arrays(folder / NEGATIVES, self.negatives.arrays(), {})
+            files.append(NEGATIVES)
         facts = {
             "resus": __version__,
             "model": self.config.model_name,
@@ -64,7 +73,7 @@ class Artifact:
             "history": [record.to_json() for record in self.history],
             "versions": {"python": platform.python_version(), "torch": version("torch"), "numpy": version("numpy")},
         }
-        write_facts(folder, facts, [WEIGHTS])
+        write_facts(folder, facts, files)
 
     @classmethod
     def load(cls, folder: Path) -> "Artifact":
@@ -85,7 +94,17 @@ class Artifact:
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
         weights = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
-        return cls(config, features, weights, log, history)
+        return cls(config, features, weights, log, history, _negatives_in(folder, log, features))
+
+
+def _negatives_in(folder: CheckedFolder, log: TrainingLogFacts, features: FeatureMap) -> NegativeItems | None:
+    if log.negatives is None:
+        return None
+    path = folder.path / NEGATIVES
+    try:
+        return NegativeItems.read(parse_arrays(folder.read(NEGATIVES), path), log.negatives, features)
+    except (ValueError, KeyError) as error:
+        raise ArtifactError(f"{path} does not fit the model ({on_one_line(error)}): train again") from None
 
 
 def history_of(folder: CheckedFolder) -> History:
@@ -104,11 +123,11 @@ def inference(artifact: Artifact) -> Inference:
     except (KeyError, IndexError, ValueError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
-    if found is not None:
-        return found
-    from resus.model.inference.in_torch import inference_in_torch
+    if found is None:
+        from resus.model.inference.in_torch import inference_in_torch
 
-    return inference_in_torch(rebuild(artifact))
+        found = inference_in_torch(rebuild(artifact))
+    return replace(found, negatives=artifact.negatives)
 
 
 def rebuild(artifact: Artifact) -> "Personalizer":

@@ -13,6 +13,7 @@ from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
+DRAW = "write 'negatives: 2' in the schema, which draws two items per row that the user has not had"
 _FILL = "fill it or delete the row"
 
 
@@ -54,7 +55,7 @@ def find_problems(
     for name, noun in ((schema.user, "user"), (schema.item, "item")):
         if name in usable:
             problems += finder.problems(name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)])
-    if schema.label in usable:
+    if schema.label is not None and schema.label in usable:
         problems += _label_problems(frame[schema.label], schema, finder)
     if schema.time in usable:
         problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
@@ -63,7 +64,10 @@ def find_problems(
             problems += finder.problems(name, field.field_class.bad_rows(frame[name]))
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
-    if options.single_events == "error" and schema.user in usable:
+    if schema.negatives is not None and schema.item in usable and frame[schema.item].drop_nulls().n_unique() == 1:
+        fix = "check the item column, or leave negatives out"
+        problems.append(Problem(where, None, schema.item, "a single item leaves no negative to draw", fix))
+    if options.single_events == "error" and schema.negatives is None and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
     return problems
 
@@ -110,6 +114,7 @@ def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
 
 
 def _label_problems(column: pl.Series, schema: TableSchema, finder: _Finder) -> list[Problem]:
+    assert schema.label is not None
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
     found = bad_numbers(column, f"write {wanted}, or delete the row")
@@ -122,10 +127,12 @@ def _label_problems(column: pl.Series, schema: TableSchema, finder: _Finder) -> 
         found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
     problems = finder.problems(schema.label, found)
     labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
-    if labels.n_unique() == 1:
+    if labels.n_unique() == 1 and not (schema.negatives is not None and labels[0] == 1):
         rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
         what = f"every label is {labels[0]:g}{rule}, so there is nothing to learn"
         fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
+        if labels[0] == 1 and schema.negatives is None:
+            fix += f", or, if these are all clicks, plays or purchases, {DRAW}"
         problems.append(Problem(finder.where, None, schema.label, what, fix))
     return problems
 

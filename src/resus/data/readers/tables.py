@@ -76,6 +76,7 @@ def read_table(
     """Read a CSV, TSV or Parquet file with its schema, and the columns that a `writer` needs."""
     if schema is not None and options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    schema = schema and schema.drawing(options.negatives)
     if path.suffix.lower() in PARQUET_SUFFIXES:
         read = _read_parquet(path, schema, writer)
     else:
@@ -86,7 +87,8 @@ def read_table(
     problems = read.problems
     if schema is None and read.frame is not None:
         problems = (*problems, _no_schema(read.frame, read.where))
-    return RawTable(path.stem, read.where, schema, read.frame, problems, read.lines)
+    defaults = schema.build_options(OWN_DEFAULTS) if schema else OWN_DEFAULTS
+    return RawTable(path.stem, read.where, schema, read.frame, problems, read.lines, defaults)
 
 
 def attach(
