@@ -54,7 +54,8 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
             user=schema.user,
             item=schema.item,
             label=LABEL,
-            fields=list(schema.fields),
+            of_item=schema.of_item,
+            may_be_of_item=[name for name in schema.fields if name not in schema.of_user],
             seed=options.seed,
             side_by_side=schema.time is not None,
         )

@@ -1,12 +1,12 @@
 """What a table's columns mean: who, what, when, clicked or not, and the fields a model may look at."""
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import polars as pl
 import pydantic
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from resus.arrays import Integers
 from resus.checking import nearest_key, on_one_line, sentence_of
@@ -55,9 +55,46 @@ class FieldSchema(BaseModel):
         return self.field_class.learn(name, column, options, min_count=min_count, counts=counts)
 
 
+def _named_fields(value: Any) -> Any:
+    """Fields by name; a ValueError names the field that is wrong."""
+    if not isinstance(value, dict):
+        return value
+    fields = {}
+    for name, field in value.items():
+        try:
+            fields[name] = FieldSchema.model_validate(field)
+        except ValidationError as error:
+            raise ValueError(f"field '{name}': {sentence_of(error, FieldSchema)}") from None
+    return fields
+
+
+Fields = Annotated[dict[str, FieldSchema], BeforeValidator(_named_fields)]
+
+
+class SideTable(BaseModel):
+    """A table with one row per user or per item, and the fields that it adds to their events.
+
+    Its rows are in the file `path` or, in Python, in a `frame`, which is never stored. `key` names its column of ids.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str | None = None
+    key: str | None = None  # the name of the user or item column, unless another one is given
+    fields: Fields = pydantic.Field(min_length=1)
+    frame: Any = pydantic.Field(default=None, exclude=True, repr=False)
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that the side table must have."""
+        assert self.key is not None
+        return list(dict.fromkeys([self.key, *self.fields]))
+
+
 class TableSchema(BaseModel):
     """The roles of a table's columns; `fields` maps a column to its kind. The item is a field, the user never.
 
+    `users` and `items` are side tables. Their fields become fields of the events, and are in `fields`, too.
     Without a `label` every row is an event of label 1, and `negatives` must say how many others to draw. `duplicates`
     and `single_events` are the defaults of the options of these names.
     """
@@ -74,20 +111,25 @@ class TableSchema(BaseModel):
     negatives: NegativeSettings | None = None
     duplicates: Duplicates | None = None
     single_events: SingleEvents | None = None
-    fields: dict[str, FieldSchema] = pydantic.Field(default_factory=dict)
+    fields: Fields = pydantic.Field(default_factory=dict)
+    users: SideTable | None = None
+    items: SideTable | None = None
 
-    @field_validator("fields", mode="before")
-    @classmethod
-    def _name_the_wrong_field(cls, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        fields = {}
-        for name, field in value.items():
-            try:
-                fields[name] = FieldSchema.model_validate(field)
-            except ValidationError as error:
-                raise ValueError(f"field '{name}': {sentence_of(error, FieldSchema)}") from None
-        return fields
+    @model_validator(mode="after")
+    def _sides_join(self) -> Self:
+        """Give side tables their default keys, and the events their fields."""
+        for role, name in (("users", self.user), ("items", self.item)):
+            side: SideTable | None = getattr(self, role)
+            if side is None:
+                continue
+            for field, kind in side.fields.items():
+                if field in (self.user, self.item, self.label, self.time):
+                    raise ValueError(f"{role}: '{field}' has another role in the events: rename the field")
+                if self.fields.get(field, kind) != kind or (role == "items" and field in self.of_user):
+                    raise ValueError(f"{role}: the field '{field}' is declared twice: keep one of them")
+            object.__setattr__(self, "fields", self.fields | side.fields)
+            object.__setattr__(self, role, side.model_copy(update={"key": side.key or name}))
+        return self
 
     @model_validator(mode="after")
     def _roles_do_not_clash(self) -> Self:
@@ -120,8 +162,35 @@ class TableSchema(BaseModel):
                     raise ValueError(f"negatives: context names '{name}', which has several values in a cell")
 
     @property
+    def sides(self) -> dict[str, SideTable]:
+        """The side tables by the column of the events that names their rows: the user, the item."""
+        both = {self.user: self.users, self.item: self.items}
+        return {column: side for column, side in both.items() if side is not None}
+
+    @property
+    def of_user(self) -> tuple[str, ...]:
+        """The fields that come from the table of users."""
+        return tuple(self.users.fields) if self.users else ()
+
+    @property
+    def of_item(self) -> tuple[str, ...]:
+        """The fields that come from the table of items."""
+        return tuple(self.items.fields) if self.items else ()
+
+    @property
+    def event_columns(self) -> list[str]:
+        """Every column that the table of events must have: all but those of the side tables."""
+        return [name for name in self.columns if name not in (*self.of_user, *self.of_item)]
+
+    def stored(self) -> Self:
+        """The schema without frames: what a log and a model keep."""
+        sides = {"users": self.users, "items": self.items}
+        kept = {role: side.model_copy(update={"frame": None}) for role, side in sides.items() if side is not None}
+        return self.model_copy(update=kept)
+
+    @property
     def columns(self) -> list[str]:
-        """Every column that the table must have."""
+        """Every column of the events once the side tables are joined."""
         others = [name for name in (self.time, self.label) if name is not None]
         return list(dict.fromkeys([self.user, *self.fields, *others]))
 
@@ -150,6 +219,18 @@ class TableSchema(BaseModel):
         if not isinstance(value, dict):
             raise ConfigError(f"schema file {path} must be a mapping with the keys user, item, label and fields")
         try:
-            return cls.model_validate(value)
+            schema = cls.model_validate(value)
         except ValidationError as error:
             raise ConfigError(f"schema file {path}: {sentence_of(error, cls)}") from None
+        return schema._beside(path)
+
+    def _beside(self, path: Path) -> Self:
+        """The schema of a file, whose side tables are named relative to it."""
+        found = {}
+        for role, side in (("users", self.users), ("items", self.items)):
+            if side is None:
+                continue
+            if not side.path:
+                raise ConfigError(f"schema file {path}: {role} has no path: name the file that holds its rows")
+            found[role] = side.model_copy(update={"path": str(path.parent / side.path)})
+        return self.model_copy(update=found)

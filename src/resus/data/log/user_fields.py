@@ -1,4 +1,4 @@
-"""Which fields describe the user, and which the item. A log does not say so, but its rows show it."""
+"""Which fields describe the user, and which the item: those of the side tables, and those whose rows show it."""
 
 import numpy as np
 
@@ -17,7 +17,8 @@ def user_fields(log: InteractionLog, users: Integers) -> tuple[int, ...]:
     rows = log.rows_of(users)
     own = np.repeat(log.offsets[users], log.lengths[users])
     others = np.repeat(np.roll(log.offsets[users], 1), log.lengths[users])
-    return _steady_fields(log, (rows, own), (rows, others))
+    of_user, of_item = _declared(log)
+    return _with(of_user, of_item, _steady_fields(log, (rows, own), (rows, others)))
 
 
 def item_fields(log: InteractionLog, users: Integers) -> tuple[int, ...]:
@@ -27,7 +28,21 @@ def item_fields(log: InteractionLog, users: Integers) -> tuple[int, ...]:
     rows, items = rows[np.argsort(items, kind="stable")], np.sort(items)
     same = items[1:] == items[:-1]
     shifted = np.roll(rows, len(rows) // 2)
-    return _steady_fields(log, (rows[1:][same], rows[:-1][same]), (rows, shifted))
+    of_user, of_item = _declared(log)
+    return _with(of_item, of_user, _steady_fields(log, (rows[1:][same], rows[:-1][same]), (rows, shifted)))
+
+
+def _declared(log: InteractionLog) -> tuple[set[int], set[int]]:
+    """Numbers of the fields that come from the table of users, and from that of items."""
+    table = log.manifest.table
+    names = [field.name for field in log.features.fields]
+    listed = (table.of_user, table.of_item) if table else ((), ())
+    of_user, of_item = ({names.index(name) for name in side if name in names} for side in listed)
+    return of_user, of_item
+
+
+def _with(own: set[int], foreign: set[int], steady: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(own | (set(steady) - foreign)))
 
 
 def _steady_fields(

@@ -1,5 +1,7 @@
 """Negatives for a table: rows of label 0 beside the events of users whose events are all positive."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -20,14 +22,16 @@ def with_negatives(
     user: str,
     item: str,
     label: str,
-    fields: list[str],
+    of_item: Sequence[str],
+    may_be_of_item: Sequence[str],
     seed: int,
     side_by_side: bool,
 ) -> tuple[pl.DataFrame, DrawnNegatives]:
     """The rows and their negatives: after all rows, or `side_by_side`, each after its event.
 
     A negative is the row of its event with label 0 and another item, which brings along its own fields. The items are
-    drawn from those of all positive events; one may be drawn twice. A user with an event of label 0 gets none.
+    drawn from those of all positive events; one may be drawn twice. A user with an event of label 0 gets none. Fields
+    that are not known to be `of_item` belong to the item if the rows say so.
     """
     positive = frame[label] == 1
     alone = frame.select((pl.col(label) == 1).all().over(user)).to_series()
@@ -47,7 +51,8 @@ def with_negatives(
     drawn = _drawn(places[events], had, counts, settings, seed)
     own = settings.item_fields
     if own is None:
-        own = tuple(name for name in fields if name != item and belongs_to_item(frame, name, user=user, item=item))
+        others = (name for name in may_be_of_item if name not in (item, *of_item))
+        own = (*of_item, *(name for name in others if belongs_to_item(frame, name, user=user, item=item)))
     row_of_item = _row_of_each(codes, frame.select(own))
     rows = np.repeat(events, settings.per_event)
     copied = frame[row_of_item[drawn]].select([item, *own])

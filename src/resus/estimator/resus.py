@@ -1,25 +1,23 @@
 """`Resus`: the whole method behind fit, evaluate, predict, save and load."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
 import polars as pl
-import torch
 
 from resus.artifact import FACTS, Artifact, TrainingLogFacts, rebuild
-from resus.checking import checked
 from resus.config.resolve import resolve
 from resus.config.settings import Config, flatten
-from resus.data.build import build_log
-from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
-from resus.data.log.manifest import Manifest
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.evaluation.evaluate import ComparedModel, Part, evaluate
+from resus.estimator.comparing import check_comparable, side_by_side
+from resus.estimator.fitted import Fitted
+from resus.estimator.logs import as_log, remembered
+from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.intervals import DRAWS
 from resus.evaluation.results import Results, WarmUp
 from resus.evaluation.warm_up import Rival, warm_up
@@ -28,8 +26,6 @@ from resus.external.score_column import SCORE, ScoreColumn
 from resus.history import History
 from resus.model.encoders import OwnEncoderSettings
 from resus.model.inference.in_torch import inference_of
-from resus.model.personalizer import Personalizer
-from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.explanations import explained
@@ -94,7 +90,7 @@ class Resus:
             **chosen,
         }
         self.config: Config = resolve(self._overrides)
-        self._result: _Fitted | None = None
+        self._result: Fitted | None = None
         self._score: ScoreColumn | None = None
 
     @classmethod
@@ -136,7 +132,7 @@ class Resus:
         """
         workers = workers or Workers()
         path = Path(log) if isinstance(log, str | Path) else None
-        opened = _as_log(log, schema, self._own_model)
+        opened = as_log(log, schema, self._own_model)
         if self._overrides is not None:
             inherited = predictor_from.config.settings_of_predictor() if predictor_from else None
             self.config = resolve(self._overrides, data_set=opened.data_set, inherited=inherited)
@@ -163,8 +159,8 @@ class Resus:
             table=manifest.table,
             score=manifest.score,
         )
-        self._result = _Fitted(trained.model, trained.history, opened.features, facts)
-        self._score = self._own_model or _remembered(facts)
+        self._result = Fitted(trained.model, trained.history, opened.features, facts)
+        self._score = self._own_model or remembered(facts)
         if kept is not None and workers.rank == 0:
             self.save(kept)
             delete_checkpoints(kept, on_a_cluster=workers.size > 1)
@@ -208,7 +204,7 @@ class Resus:
         progress: Progress = silent,
     ) -> Results:
         """Compare several models by name, and their predictors, on the same users and queries."""
-        first, opened, rows = _side_by_side(models, log)
+        first, opened, rows = side_by_side(models, log)
         split = first.config.user_split(opened.n_users)
         return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
 
@@ -226,7 +222,7 @@ class Resus:
 
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
-        first, opened, rows = _side_by_side(models, log)
+        first, opened, rows = side_by_side(models, log)
         taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
         for name in rivals or {}:
             if name in taken:
@@ -284,7 +280,7 @@ class Resus:
             )
         if top < 1:
             raise ConfigError(f"top is {top}: give 1 or more")
-        opened = _as_log(self.log_path if log is None else self._with_score(log), fitted.log.table)
+        opened = as_log(self.log_path if log is None else self._with_score(log), fitted.log.table)
         if opened.content_hash != fitted.log.hash:
             raise ConfigError(f"the model was trained on another log than '{opened.name}' (the hashes differ)")
         table = recommendations(
@@ -354,14 +350,14 @@ class Resus:
         alone = not (self.config.predictor.absent or self.config.predictor.joint)
         return self._fitted().model.predictor if alone else None
 
-    def _fitted(self) -> "_Fitted":
+    def _fitted(self) -> "Fitted":
         if self._result is None:
             raise ArtifactError("the model is not fitted yet: call fit(log), or resus.load(folder)")
         return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        self._result = _Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log)
-        self._score = _remembered(artifact.log)
+        self._result = Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log)
+        self._score = remembered(artifact.log)
         return self
 
     def _score_of_before(self, folder: Path | str) -> ScoreColumn:
@@ -395,7 +391,7 @@ class Resus:
 
     def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
         """The predictor of another run, if it was trained on the same users with the same settings."""
-        self._check_comparable(source, log)
+        check_comparable(self, source, log)
         theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
         differing = [
             f"predictor.{key} is {theirs[key]} there and {mine[key]} here" for key in mine if mine[key] != theirs[key]
@@ -407,89 +403,3 @@ class Resus:
             )
         history = [record for record in source.history if record.stage == "predictor"]
         return TrainedPredictor(source._fitted().model.predictor, history)
-
-    def _check_comparable(self, other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None) -> None:
-        """Two models share their test users only if data, split and seed agree; `names` are their names in tables."""
-        own_name, other_name = names or (self.name, other.name)
-        for section in ("seed", "split", "evaluation", "protocol"):
-            mine, theirs = getattr(self.config, section), getattr(other.config, section)
-            if mine != theirs:
-                raise ConfigError(
-                    f"{other_name} has {section} {theirs}, {own_name} has {mine}: compare models of one split"
-                )
-        for name, model in ((own_name, self), (other_name, other)):
-            if model._result and model._result.log.hash != log.content_hash:
-                path = model._result.log.path
-                raise ConfigError(
-                    f"{name} was trained on another log than '{log.name}' (the hashes differ), so its test users are "
-                    f"not the same: use the log that it was trained on{f', as {path} held it then' if path else ''}"
-                )
-
-
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """What `fit` or `load` leaves behind."""
-
-    model: Personalizer
-    history: History
-    features: FeatureMap
-    log: TrainingLogFacts
-
-
-def _side_by_side(models: Mapping[str, Resus], log: Any) -> tuple[Resus, InteractionLog, dict[str, ComparedModel]]:
-    """The first model, the log and what `evaluate` takes, after checking that all models share their test users."""
-    first_name, first = next(iter(models.items()))
-    opened = _as_log(first._with_score(log), first._fitted().log.table)
-    rows: dict[str, ComparedModel] = {}
-    predictors: dict[str, Predictor] = {}
-    for name, model in models.items():
-        first._check_comparable(model, opened, names=(first_name, name))
-        if name in ("oracle", "crowd", *(settings.title for settings in PREDICTORS.values())):
-            raise ConfigError(f"'{name}' is the name of another row of the results: give the model another name")
-        fitted, predictor = model._fitted().model, None
-        if model.pretrained is not None:
-            predictor = model.config.predictor_name
-            if not _same_weights(predictors.setdefault(predictor, fitted.predictor), fitted.predictor):
-                predictor = f"{predictor} of {name}"
-        rows[name] = ComparedModel(fitted, predictor)
-    return first, opened, rows
-
-
-def _as_log(
-    log: Any, schema: TableSchema | Mapping[str, Any] | None, own_model: ScoreColumn | None = None
-) -> InteractionLog:
-    """Open a log, or build one from a table, to which the user's own model adds its column."""
-    if isinstance(log, InteractionLog | str | Path):
-        opened = log if isinstance(log, InteractionLog) else InteractionLog.open(log)
-        if own_model is not None:
-            _check_written(opened, own_model)
-        return opened
-    if schema is None:
-        raise DataError(
-            "fit was given a table without a schema: pass schema={'user': …, 'item': …, 'label': …, 'fields': {…}}"
-        )
-    roles = schema if isinstance(schema, TableSchema) else checked(TableSchema, schema)
-    if own_model is None:
-        return build_log(log, roles)
-    built = build_log(*own_model.learned_on(as_frame(log), roles, "the table"))
-    return replace(built, manifest=built.manifest.model_copy(update={"score": own_model.facts}))
-
-
-def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
-    """A log holds ids instead of raw values, so its scores were written when it was prepared."""
-    before = _remembered(log.manifest)
-    if before is None:
-        raise ConfigError(
-            f"the log '{log.name}' holds no raw columns for {own_model.written_by} to read: prepare the table with "
-            "--score-with, or fit on the table and its schema"
-        )
-    before.refuse_another(own_model)
-
-
-def _remembered(facts: TrainingLogFacts | Manifest) -> ScoreColumn | None:
-    return ScoreColumn.remembered(facts.score) if facts.score else None
-
-
-def _same_weights(one: Predictor, other: Predictor) -> bool:
-    mine, theirs = one.state_dict(), other.state_dict()
-    return mine.keys() == theirs.keys() and all(torch.equal(mine[name], theirs[name]) for name in mine)

@@ -1,0 +1,5 @@
+"""`Resus`: the whole method behind fit, evaluate, predict, save and load."""
+
+from resus.estimator.resus import Resus
+
+__all__ = ["Resus"]

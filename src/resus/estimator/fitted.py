@@ -1,0 +1,18 @@
+"""What `fit` or `load` leaves behind."""
+
+from dataclasses import dataclass
+
+from resus.artifact import TrainingLogFacts
+from resus.data.fields.feature_map import FeatureMap
+from resus.history import History
+from resus.model.personalizer import Personalizer
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained model, how training went, and the log that it was trained on."""
+
+    model: Personalizer
+    history: History
+    features: FeatureMap
+    log: TrainingLogFacts

@@ -1,0 +1,52 @@
+"""A schema with side tables: what it remembers, and what it refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from resus.checking import checked
+from resus.data.schema import TableSchema
+from resus.errors import ConfigError
+
+ROLES = {"user": "who", "item": "what", "label": "click"}
+USERS = {"path": "people.csv", "key": "id", "fields": {"age": "numeric"}}
+ITEMS = {"path": "items.parquet", "fields": {"genres": {"kind": "multi", "separator": ","}}}
+
+
+def test_fields_of_side_tables_are_fields_of_the_events() -> None:
+    schema = checked(TableSchema, {**ROLES, "fields": {"device": "categorical"}, "users": USERS, "items": ITEMS})
+    assert list(schema.fields) == ["what", "device", "age", "genres"]
+    assert (schema.of_user, schema.of_item) == (("age",), ("genres",))
+    assert schema.event_columns == ["who", "what", "device", "click"]
+    assert {name: side.key for name, side in schema.sides.items()} == {"who": "id", "what": "what"}
+
+
+def test_what_is_stored_reads_back_without_frames() -> None:
+    schema = checked(TableSchema, {**ROLES, "users": USERS | {"frame": object()}, "items": ITEMS})
+    assert TableSchema.model_validate_json(schema.model_dump_json()) == schema.stored()
+
+
+def test_paths_are_relative_to_the_schema_file(tmp_path: Path) -> None:
+    path = tmp_path / "schema.yaml"
+    path.write_text("{user: u, item: i, label: l, users: {path: x.csv, fields: {age: numeric}}}")
+    assert [side.path for side in TableSchema.read(path).sides.values()] == [str(tmp_path / "x.csv")]
+    path.write_text("{user: u, item: i, label: l, items: {fields: {age: numeric}}}")
+    with pytest.raises(ConfigError, match=r"schema\.yaml: items has no path"):
+        TableSchema.read(path)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"users": {"path": "a", "fields": {}}}, r"'users\.fields' is \{\}"),
+        ({"users": {"path": "a", "fields": {"age": "number"}}}, "field 'age': unknown field kind 'number'"),
+        ({"users": {"path": "a", "fields": {"what": "multi"}}}, "users: 'what' has another role"),
+        ({"users": {"pth": "a", "fields": {"age": "numeric"}}}, r"'users\.pth', did you mean 'users\.path'"),
+        ({"users": USERS, "items": USERS}, "items: the field 'age' is declared twice"),
+        ({"users": USERS, "fields": {"age": "categorical"}}, "users: the field 'age' is declared twice"),
+    ],
+)
+def test_what_is_wrong_is_named(wrong: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        checked(TableSchema, ROLES | wrong)
