@@ -33,6 +33,9 @@ def command(
         str | None, typer.Option(help="With --score-with: name of that field. [default: model_score]")
     ] = None,
     protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens only).")] = "paper",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of drawn negatives, or of planted. [default: 0]")
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,6 +74,8 @@ def command(
         raise ConfigError("--score-column needs --score-with: name a model, or leave it out")
     score_column = SCORE if score_column is None else score_column
     chosen = parse_assignments(assignments or [])
+    if seed is not None and chosen.setdefault("seed", seed) != seed:
+        raise ConfigError("the seed is set twice: leave out --seed or --set seed")
     if like is not None or rows is not None:
         _draw_files(source, like, rows, out, chosen)
         return
@@ -100,6 +105,8 @@ def command(
     floor = (used and used.min_item_count) or 1
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
+    if log.manifest.negatives is not None:
+        say(log.manifest.negatives.sentence)
     if before is not None and before.hash != log.content_hash:
         say(f"{folder} held another log before: runs trained on that log cannot be evaluated on this one")
     say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))

@@ -55,8 +55,8 @@ def find_problems(
     for name, noun in ((schema.user, "user"), (schema.item, "item")):
         if name in usable:
             problems += finder.problems(name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)])
-    if schema.label is not None and schema.label in usable:
-        problems += _label_problems(frame[schema.label], schema, finder)
+    if schema.label in usable:
+        problems += _label_problems(frame[str(schema.label)], schema, finder)
     if schema.time in usable:
         problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
     for name, field in schema.fields.items():
@@ -64,12 +64,9 @@ def find_problems(
             problems += finder.problems(name, field.field_class.bad_rows(frame[name]))
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
-    if schema.negatives is not None and schema.item in usable and frame[schema.item].drop_nulls().n_unique() == 1:
-        fix = "check the item column, or leave negatives out"
-        problems.append(Problem(where, None, schema.item, "a single item leaves no negative to draw", fix))
-    if options.single_events == "error" and schema.negatives is None and schema.user in usable:
+    if schema.negatives is None and options.single_events == "error" and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
-    return problems
+    return [*problems, *_single_item(frame, schema, where)]
 
 
 @dataclass(frozen=True)
@@ -167,6 +164,15 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: _Finder) 
 
     fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
     return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
+
+
+def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
+    """With drawn negatives, a single event of a user leaves rows to predict, but there must be items to draw."""
+    alone = schema.item in frame.columns and frame[schema.item].drop_nulls().n_unique() == 1
+    if schema.negatives is None or not alone:
+        return []
+    fix = "check the item column, or leave negatives out"
+    return [Problem(where, None, schema.item, "a single item leaves no negative to draw", fix)]
 
 
 def _single_events(users: pl.Series, finder: _Finder) -> list[Problem]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from resus.artifact import TrainingLogFacts
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.negatives.support import NegativeItems
 from resus.history import History
 from resus.model.personalizer import Personalizer
 
@@ -16,3 +17,4 @@ class Fitted:
     history: History
     features: FeatureMap
     log: TrainingLogFacts
+    negatives: NegativeItems | None = None  # to draw for users whose events are all positive

@@ -11,6 +11,7 @@ from resus.artifact import FACTS, Artifact, TrainingLogFacts, rebuild
 from resus.config.resolve import resolve
 from resus.config.settings import Config, flatten
 from resus.data.log.log import InteractionLog
+from resus.data.negatives.support import NegativeItems
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
@@ -158,8 +159,10 @@ class Resus:
             path=str(path.resolve()) if path else None,
             table=manifest.table,
             score=manifest.score,
+            negatives=manifest.negatives,
         )
-        self._result = Fitted(trained.model, trained.history, opened.features, facts)
+        drawn = NegativeItems.of(opened)
+        self._result = Fitted(trained.model, trained.history, opened.features, facts, drawn)
         self._score = self._own_model or remembered(facts)
         if kept is not None and workers.rank == 0:
             self.save(kept)
@@ -285,7 +288,7 @@ class Resus:
             raise ConfigError(f"the model was trained on another log than '{opened.name}' (the hashes differ)")
         table = recommendations(
             self.scorer,
-            inference_of(self.config, fitted.features, fitted.model),
+            replace(inference_of(self.config, fitted.features, fitted.model), negatives=fitted.negatives),
             Catalogue.of(opened, self.config.user_split(opened.n_users)),
             as_frame(support, "the support"),
             top=top,
@@ -299,7 +302,7 @@ class Resus:
     def scorer(self) -> Scorer:
         """Scores tables for `predict` and for the command of this name."""
         fitted = self._fitted()
-        return Scorer(fitted.model, fitted.features, self.schema, self._score)
+        return Scorer(fitted.model, fitted.features, self.schema, self._score, fitted.negatives)
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """For each field, the number of rows whose value training never saw, or which have none."""
@@ -311,7 +314,8 @@ class Resus:
         tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
         weights = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        Artifact(self.config, fitted.features, weights, fitted.log, fitted.history).save(Path(folder))
+        artifact = Artifact(self.config, fitted.features, weights, fitted.log, fitted.history, fitted.negatives)
+        artifact.save(Path(folder))
 
     @classmethod
     def load(cls, folder: Path | str, *, predictor: Any = None, encoder: Callable[..., Any] | None = None) -> Self:
@@ -356,7 +360,8 @@ class Resus:
         return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        self._result = Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log)
+        taken = (artifact.features, artifact.log, artifact.negatives)
+        self._result = Fitted(rebuild(artifact), artifact.history, *taken)
         self._score = remembered(artifact.log)
         return self
 

@@ -67,7 +67,7 @@ def evaluate(
         model, psi = models[name].model, models[name].predictor
         covered[name] = coverage_of(name, model, log, ordered, scored, predictor=psi, stages=stages, progress=progress)
     return Results(
-        log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
+        log=log_facts(log),
         protocol=config.protocol,
         seed=config.seed,
         part=part,
@@ -82,6 +82,12 @@ def evaluate(
         wrong_way={name: found for name in models if (found := wrong_way_of(name, scored)) is not None},
         tuned_on_validation=posteriors_among(models),
     )
+
+
+def log_facts(log: InteractionLog) -> LogFacts:
+    drawn = log.manifest.negatives
+    said = drawn.sentence if drawn is not None else ""
+    return LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users, negatives=said)
 
 
 def scored_models(

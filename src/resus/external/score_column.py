@@ -157,8 +157,8 @@ class ScoreColumn:
         """A table to learn from and its schema, each with the column."""
         if schema.negatives is not None:
             raise ConfigError(
-                f"{self.written_by} scores the rows of {where}, and the schema draws negatives that are not among them: "
-                "write the negatives as rows of label 0 yourself, and leave negatives out"
+                f"{self.written_by} scores the rows of {where}, and the schema draws negatives that are not among "
+                "them: write the negatives as rows of label 0 yourself, and leave negatives out"
             )
         columns = self.columns_to_learn_from(schema, frame.columns, where)
         if isinstance(self.model, ListsCategories):

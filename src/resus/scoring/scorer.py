@@ -47,8 +47,8 @@ class Scorer:
         return list(dict.fromkeys(columns))
 
     def support_columns(self, present: Collection[str]) -> list[str]:
-        label = self.schema.label
-        return list(dict.fromkeys([*self.query_columns(present, SUPPORT), *([label] if label in present else [])]))
+        labels = [name for name in [self.schema.label] if name is not None and name in present]
+        return list(dict.fromkeys([*self.query_columns(present, SUPPORT), *labels]))
 
     def check(self, support: Collection[str], query: Collection[str]) -> None:
         """Refuse tables that lack a column, before reading any row."""

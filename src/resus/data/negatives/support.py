@@ -1,8 +1,8 @@
 """Negatives for users of whom only positive events are known, at the moment of the answer.
 
 A model that learned from drawn negatives expects them. So each event of such a user gets as many drawn items as in
-training. Which ones depends on the seed of the log and on the user's own events alone: not on other users, on the batch,
-or on the order in which events arrive. An item is drawn again only once the user has had it.
+training. Which ones depends on the seed of the log and on the user's own events alone: not on other users, on the
+batch, or on the order in which events arrive. An item is drawn again only once the user has had it.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Completed(NamedTuple):
 
     ids: Ids  # [n, C]
     weights: Floats | None
-    labels: Floats | Doubles  # [n]
+    labels: Floats  # [n]
     event: Integers  # [n], the number of the event that a row is, or was drawn for
     item: Integers  # [n], which item was drawn; -1 for the event itself
 
@@ -87,7 +87,7 @@ class NegativeItems:
         arrays: dict[str, Array] = {"ids": self.ids, "chances": self.chances}
         return arrays if self.weights is None else arrays | {"weights": self.weights}
 
-    def complete(self, ids: Ids, weights: Floats | None, labels: Floats | Doubles, users: Integers) -> Completed:
+    def complete(self, ids: Ids, weights: Floats | None, labels: Array, users: Integers) -> Completed:
         """Add negatives to the events of the users whose labels are all 1; a user's events are side by side.
 
         A user who has had every item gets none.
@@ -103,7 +103,7 @@ class NegativeItems:
         full = exhausted(had, len(labels), n_items)[places] if len(had) else np.zeros(len(labels), dtype=np.bool_)
         events = numbers[~disliked[users] & ~full]
         if not len(events):
-            return Completed(ids, weights, labels, numbers, np.full(len(labels), -1))
+            return Completed(ids, weights, labels.astype(np.float32), numbers, np.full(len(labels), -1))
         keys = self._keys(ids, users)[events]
         drawn = self._drawn(np.repeat(places[events], per_event), had, keys)
         event = np.concatenate([numbers, np.repeat(events, per_event)])
@@ -115,7 +115,7 @@ class NegativeItems:
         return Completed(
             np.where(replaced, self.ids[other], ids[event]),
             None if weights is None else np.where(replaced, _some(self.weights)[other], weights[event]),
-            np.where(is_drawn, np.zeros((), labels.dtype), labels[event]),
+            np.where(is_drawn, 0, labels[event]).astype(np.float32),
             event,
             item,
         )
@@ -129,7 +129,7 @@ class NegativeItems:
 
     @cached_property
     def _item_column(self) -> int:
-        return self.features.block(self.features.item).columns.start
+        return int(self.features.block(self.features.item).columns.start)
 
     @cached_property
     def _place_of_id(self) -> Integers:
@@ -151,7 +151,8 @@ class NegativeItems:
         if not self.facts.context:
             return users
         situation = _hashed(ids[:, _columns(self.features, self.facts.context)]) ^ _mixed(users.astype(np.uint64))
-        return np.unique(situation, return_inverse=True)[1]
+        places: Integers = np.unique(situation, return_inverse=True)[1]
+        return places
 
     def _keys(self, ids: Ids, users: Integers) -> Words:
         """A word for each event: its ids, and how many equal events of the user came before it."""
@@ -169,8 +170,7 @@ class NegativeItems:
         words = _mixed(np.repeat(keys, self.facts.per_event) + slots)
 
         def uniforms(number: int, pending: Integers) -> Doubles:
-            found: Doubles = (_mixed(words[pending] + np.uint64(number)) >> np.uint64(11)) * 2.0**-53
-            return found
+            return (_mixed(words[pending] + np.uint64(number)) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
         def candidates(number: int, pending: Integers) -> Integers:
             return items_at(self._bounds, uniforms(number, pending))
@@ -200,7 +200,7 @@ def _hashed(ids: Ids) -> Words:
 
 def _row_of_each(log: InteractionLog, columns: Integers, codes: Integers) -> Integers:
     """For each value of the item's field, a row that has its most frequent values in the columns; 0 if it has none."""
-    parts = {f"id {column}": log.ids[:, column] for column in columns}
+    parts: dict[str, Array] = {f"id {column}": log.ids[:, column] for column in columns}
     if log.weights is not None:
         parts |= {f"weight {column}": log.weights[:, column] for column in columns}
     best = (

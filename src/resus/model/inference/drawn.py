@@ -46,7 +46,8 @@ class DrawnSupport:
         width = items.features.n_columns
         weights = np.empty((0, width), dtype=np.float32) if items.features.weighted else None
         rows, none = Rows(np.empty((0, width), dtype=np.int32), weights), np.empty(0)
-        return cls(items, rows, none, NO_ROWS, 0, Completed(*rows, none, NO_ROWS, NO_ROWS), NO_ROWS)
+        whole = Completed(*rows, none.astype(np.float32), NO_ROWS, NO_ROWS)
+        return cls(items, rows, none, NO_ROWS, 0, whole, NO_ROWS)
 
     @property
     def nbytes(self) -> int:
@@ -88,9 +89,8 @@ class DrawnSupport:
     def change_to(self, new: "DrawnSupport") -> Change:
         kept = np.isin(new.keys, self.keys)
         gone = np.flatnonzero(~np.isin(self.keys, new.keys))
-        before = np.delete(np.asarray(self.whole.labels), gone)
-        moved = np.flatnonzero(kept)[before != np.asarray(new.whole.labels)[kept]]
-        labels = np.asarray(new.whole.labels, dtype=np.float64)
+        labels = new.whole.labels.astype(np.float64)
+        moved = np.flatnonzero(kept)[np.delete(self.whole.labels, gone) != labels[kept]]
         return Change(gone[::-1], np.flatnonzero(~kept), moved, Rows(new.whole.ids, new.whole.weights), labels)
 
     def by_event(self, parts: Floats) -> Floats:
