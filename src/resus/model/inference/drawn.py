@@ -26,7 +26,7 @@ class Change(NamedTuple):
 
     @property
     def is_small(self) -> bool:
-        return 2 * (len(self.removed) + len(self.inserted)) < len(self.labels)
+        return not len(self.labels) or 2 * (len(self.removed) + len(self.inserted)) < len(self.labels)
 
 
 @dataclass(frozen=True, eq=False)

@@ -129,14 +129,14 @@ class LiveSupport:
         """Change the rows of the support to those of other events."""
         change = old.change_to(new)
         if not change.is_small:
-            crowd, encoded = self._model.encode(change.rows)
-            self._state.fill(encoded, change.labels, crowd.astype(np.float64))
+            basis, rows = self._model.encode(change.rows)
+            self._state.fill(rows, change.labels, basis.astype(np.float64))
         else:
-            crowd, encoded = self._model.encode(change.rows.take(change.inserted))
+            added = self._model.encode(change.rows.take(change.inserted)) if len(change.inserted) else None
             for place in change.removed.tolist():
                 self._state.remove(place)
-            for number, place in enumerate(change.inserted.tolist()):
-                self._state.insert(place, encoded[number], float(change.labels[place]), float(crowd[number]))
+            for place, crowd, encoded in zip(change.inserted.tolist(), *(added or ((), ())), strict=True):
+                self._state.insert(place, encoded, float(change.labels[place]), float(crowd))
             for place in change.relabelled.tolist():
                 self._state.correct(place, float(change.labels[place]))
         self._drawn = new
