@@ -17,7 +17,7 @@ import resus
 from resus import Resus, TableSchema, build_log
 from resus.artifact import NEGATIVES
 from resus.errors import ArtifactError, DataError
-from resus.model.inference.parts import Rows
+from resus.scoring.scorer import Scorer
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.loaded import LoadedModel
@@ -125,13 +125,11 @@ def test_clicks_alone_count_as_in_training(model: Resus) -> None:
     ids, weights = scorer.encode(support, "the support")
     whole = scorer.negatives.complete(ids, weights, np.ones(3), np.zeros(3, dtype=np.int64))
     assert len(whole.labels) == 9
-    decoded = [
-        scorer.features.decode(*row) for row in zip(whole.ids, Rows(whole.ids, whole.weights).weights, strict=True)
-    ]  # type: ignore[arg-type]
+    assert whole.weights is not None
+    decoded = [scorer.features.decode(*row) for row in zip(whole.ids, whole.weights, strict=True)]
     written = pl.DataFrame(decoded).with_columns(user=pl.lit("u"), label=pl.Series(whole.labels))
-    labelled = resus.estimator.resus.Scorer(
-        scorer.model, scorer.features, SCHEMA.model_copy(update={"label": "label", "negatives": None})
-    )
+    roles = SCHEMA.model_copy(update={"label": "label", "negatives": None})
+    labelled = Scorer(scorer.model, scorer.features, roles)
     expected, _ = labelled.predict(written.with_columns(pl.col("tags").list.join("|")), query)
     found, _ = scorer.predict(support, query)
     np.testing.assert_allclose(found.residual, expected.residual, atol=1e-5)
