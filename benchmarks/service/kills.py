@@ -68,12 +68,17 @@ class Client(threading.Thread):
         """How many events of this client the service has. A missing event or a duplicate is an error."""
         if self.refusals:
             raise SystemExit(f"{self.label} was refused with {self.refusals[0]}")
-        found: list[str] = []
+        found: list[dict[str, Any]] = []
         for number in range(0, self.acknowledged, PER_USER):
-            found += [event["id"] for event in ask(self.address, f"/v1/users/{self.user(number)}")["events"]]
-        sent = [f"e{number}" for number in range(len(found))]
+            user = self.user(number)
+            events = ask(self.address, f"/v1/users/{user}")["events"]
+            found += [
+                {"user": user, **{key: event[key] for key in ("id", "time", "label", "item")}} for event in events
+            ]
+        sent = [self.event(number) for number in range(len(found))]
         if found != sent or not self.acknowledged <= len(found) <= self.acknowledged + BATCH:
-            raise SystemExit(f"{self.label}: {self.acknowledged} acknowledged, found {found}")
+            wrong = next((pair for pair in zip(found, sent, strict=True) if pair[0] != pair[1]), "none differs")
+            raise SystemExit(f"{self.label}: {self.acknowledged} acknowledged, {len(found)} found; {wrong}")
         return len(found)
 
 

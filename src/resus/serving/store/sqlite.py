@@ -22,6 +22,7 @@ WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
 CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
 RESERVE_BYTES = 4 << 20  # of disk that only deletions use, or an eighth of what is free
+TRIES = 3  # of a deletion on a full disk: another one may reserve the disk in between
 LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
@@ -59,6 +60,7 @@ class SqliteStore:
         self._capacity = capacity
         self._reading = threading.Lock()
         self._written_at = 0.0
+        self._reserve_bytes = 0
         lock = self._path.with_name(f".{self._path.name}.lock")
         with locked(lock), self._in_one_sentence(), contextlib.ExitStack() as opened:
             with storage_errors(path):
@@ -89,12 +91,17 @@ class SqliteStore:
         return self._read(lambda: self._read_slots.read(user))
 
     def forget(self, user: str, event_id: str) -> bool:
-        return self._write(lambda: self._write_slots.forget(user, event_id), reserved=True)
+        return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id)))
 
     def delete(self, user: str) -> bool:
-        known = self._write(lambda: self._write_slots.delete(user), reserved=True)
-        self._wipe()
-        self._reserve()
+        known = False
+
+        def delete() -> None:
+            nonlocal known
+            known = self._write(lambda: self._write_slots.delete(user)) or known
+            self._wipe()
+
+        self._on_reserved_disk(delete)
         return known
 
     def users(self) -> int:
@@ -124,18 +131,26 @@ class SqliteStore:
         with contextlib.suppress(OSError):
             self._reserved.unlink()
 
-    def _write(self, work: Callable[[], Returned], *, reserved: bool = False) -> Returned:
-        """What `work` returns, once it is durable. With `reserved`, it may use the disk that is reserved."""
+    def _write(self, work: Callable[[], Returned]) -> Returned:
+        """What `work` returns, once it is durable."""
         with self._in_one_sentence():
-            try:
-                returned: Returned = self._group.run(work)
-            except sqlite3.OperationalError as error:
-                if not reserved or _code(error) not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-                    raise
+            returned: Returned = self._group.run(work)
+            return returned
+
+    def _on_reserved_disk(self, work: Callable[[], Returned]) -> Returned:
+        """Do work that may use the disk that is reserved. What is free afterwards is reserved first."""
+        try:
+            for _ in range(TRIES):
+                try:
+                    return work()
+                except StorageError as error:
+                    if not _is_out_of_space(error.__cause__):
+                        raise
                 with storage_errors(self._path):
                     self._reserved.unlink(missing_ok=True)
-                returned = self._group.run(work)
-            return returned
+            return work()
+        finally:
+            self._reserve()
 
     def _commit(self, group: Sequence[Call[Callable[[], Any]]]) -> None:
         """A call that fails takes nothing of the others back. If the disk refuses the whole, each is tried alone."""
@@ -225,12 +240,15 @@ class SqliteStore:
         return self._path.with_name(f".{self._path.name}.reserve")
 
     def _reserve(self) -> None:
-        """Reserve disk for deletions, if there is any."""
+        """Reserve disk for deletions: an eighth of what is free, or again as much as before, if there is as much."""
         with contextlib.suppress(OSError):
             handle = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                if not os.fstat(handle).st_size:
-                    os.posix_fallocate(handle, 0, min(RESERVE_BYTES, self._free_bytes() // 8))
+                reserved, free = os.fstat(handle).st_size, self._free_bytes()
+                self._reserve_bytes = max(self._reserve_bytes, reserved, min(RESERVE_BYTES, free // 8))
+                wanted = min(self._reserve_bytes, reserved + free)
+                if reserved < wanted:
+                    os.posix_fallocate(handle, 0, wanted)
             finally:
                 os.close(handle)
 
@@ -299,6 +317,10 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _is_out_of_space(error: BaseException | None) -> bool:
+    return isinstance(error, sqlite3.Error) and _code(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 
 def _code(error: sqlite3.Error) -> int:
