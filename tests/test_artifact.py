@@ -10,7 +10,7 @@ import torch
 from planted_models import events, log_of, tiny
 
 from resus import ArtifactError, InteractionLog, load
-from resus.artifact import FACTS, WEIGHTS
+from resus.artifact import FACTS, USERS, WEIGHTS
 from resus.checked_folder import CheckedFolder, write_facts
 
 
@@ -42,14 +42,14 @@ def refused(folder: Path) -> str:
 
 
 def test_the_folder_holds_json_and_tensors_only(saved: Path) -> None:
-    assert sorted(path.name for path in saved.iterdir()) == [FACTS, WEIGHTS]
+    assert sorted(path.name for path in saved.iterdir()) == [FACTS, WEIGHTS, USERS]
     facts = json.loads((saved / FACTS).read_text())
     assert facts["model"] == "RESUS-RR"
     assert {"config", "features", "log", "history", "versions"} <= facts.keys()
     assert all(isinstance(tensor, torch.Tensor) for tensor in safetensors.torch.load_file(saved / WEIGHTS).values())
 
 
-@pytest.mark.parametrize("name", [FACTS, WEIGHTS])
+@pytest.mark.parametrize("name", [FACTS, WEIGHTS, USERS])
 @pytest.mark.parametrize("kept", [0.0, 0.3, 0.99])
 def test_a_truncated_file_is_named(folder: Path, name: str, kept: float) -> None:
     content = (folder / name).read_bytes()
@@ -57,7 +57,7 @@ def test_a_truncated_file_is_named(folder: Path, name: str, kept: float) -> None
     assert str(folder / name) in refused(folder)
 
 
-@pytest.mark.parametrize("name", [FACTS, WEIGHTS])
+@pytest.mark.parametrize("name", [FACTS, WEIGHTS, USERS])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     assert name in refused(folder)

@@ -10,7 +10,7 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness", "checking", "history"),
+    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras"),
     ("files",),
     ("tensor_files", "arrow_files", "checked_folder"),
     ("data",),

@@ -1,4 +1,4 @@
-"""A trained model on disk: `model.safetensors` and `artifact.json`, and nothing that executes."""
+"""A trained model on disk: weights, hashes of the users it has met and `artifact.json`; nothing that executes."""
 
 import platform
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from resus.checked_folder import FACTS, CheckedFolder, write_facts
 from resus.checking import Settings, on_one_line, sentence_of
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.log.known_users import KnownUsers
 from resus.data.log.manifest import ScoreFacts
 from resus.data.negatives.settings import DrawnNegatives
 from resus.data.negatives.support import NegativeItems
@@ -26,9 +27,20 @@ from resus.version import __version__
 if TYPE_CHECKING:
     from resus.model.personalizer import Personalizer
 
-__all__ = ["FACTS", "NEGATIVES", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
+__all__ = [
+    "FACTS",
+    "NEGATIVES",
+    "USERS",
+    "WEIGHTS",
+    "Artifact",
+    "TrainingLogFacts",
+    "history_of",
+    "inference",
+    "rebuild",
+]
 
 WEIGHTS = "model.safetensors"
+USERS = "users.safetensors"
 NEGATIVES = "negatives.safetensors"  # the items to draw, if the log has drawn negatives
 _HISTORY = TypeAdapter(list[EpochRecord])
 
@@ -41,6 +53,7 @@ class TrainingLogFacts(Settings):
     path: str | None
     table: TableSchema | None
     score: ScoreFacts | None
+    warm_start: str | None = None  # a hash of the weights that training started from
     negatives: DrawnNegatives | None = None
 
 
@@ -53,6 +66,7 @@ class Artifact:
     weights: dict[str, Array]
     log: TrainingLogFacts
     history: History
+    users: KnownUsers | None = None  # an export has none
     negatives: NegativeItems | None = None
 
     def save(self, folder: Path) -> None:
@@ -61,6 +75,9 @@ class Artifact:
             raise ArtifactError(f"{folder} holds a model already: choose another folder, or delete it")
         save_arrays(folder / WEIGHTS, self.weights, {})
         files = [WEIGHTS]
+        if self.users is not None:
+            save_arrays(folder / USERS, self.users.to_arrays(), {})
+            files.append(USERS)
         if self.negatives is not None:
             save_arrays(folder / NEGATIVES, self.negatives.arrays(), {})
             files.append(NEGATIVES)
@@ -94,7 +111,19 @@ class Artifact:
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
         weights = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
-        return cls(config, features, weights, log, history, _negatives_in(folder, log, features))
+        negatives = _negatives_in(folder, log, features)
+        return cls(config, features, weights, log, history, _users_of(folder), negatives)
+
+
+def _users_of(folder: CheckedFolder) -> KnownUsers | None:
+    """The users that a run has met; an export does not say."""
+    if USERS not in folder:
+        return None
+    path = folder.path / USERS
+    try:
+        return KnownUsers.from_arrays(parse_arrays(folder.read(USERS), path))
+    except ValueError as error:
+        raise ArtifactError(f"{path} cannot be used ({error}): train again") from None
 
 
 def _negatives_in(folder: CheckedFolder, log: TrainingLogFacts, features: FeatureMap) -> NegativeItems | None:

@@ -10,7 +10,7 @@ class EpochRecord:
     """One epoch of one training stage, as `metrics.jsonl` and `artifact.json` keep it."""
 
     stage: str
-    epoch: int  # counted from 1
+    epoch: int  # counted from 1; 0 stands for the weights of a warm start
     validation_auc: float
     loss: float | None = None  # the mean over the batches; trees have none
     seconds: float = field(default=0.0, compare=False)

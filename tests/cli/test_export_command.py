@@ -69,13 +69,13 @@ def test_what_is_not_an_export_is_never_overwritten(workplace: Path, tmp_path: P
     (tmp_path / "file").write_text("a file")
     for name, what in (
         ("mine", "holds thesis.txt, so it is not an export: choose another folder"),
-        ("other run", "holds artifact.json, so it is not an export: choose another folder"),
+        ("other run", "holds users.safetensors, so it is not an export: choose another folder"),
         ("file", "is a file: choose a folder"),
     ):
         assert what in refused_here("export", "run", "--out", tmp_path / name, cwd=workplace)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "years of work"
     assert (tmp_path / "file").read_text() == "a file"
-    assert contents(tmp_path / "other run").keys() == {"artifact.json", "model.safetensors"}
+    assert contents(tmp_path / "other run").keys() == {"artifact.json", "model.safetensors", "users.safetensors"}
 
 
 def test_mistakes_are_answered_in_one_sentence_and_leave_nothing(workplace: Path, tmp_path: Path) -> None:

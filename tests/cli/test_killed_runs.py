@@ -70,6 +70,7 @@ def test_a_run_killed_again_and_again_ends_like_one_that_ran_through(tmp_path: P
         "artifact.json",
         "metrics.jsonl",
         "model.safetensors",
+        "users.safetensors",
     ]
     assert history(tmp_path / "killed") == history(tmp_path / "calm")
     for name in ("calm", "killed"):

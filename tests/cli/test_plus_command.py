@@ -27,6 +27,7 @@ def test_from_training_to_an_export(tmp_path: Path) -> None:
         "artifact.json",
         "metrics.jsonl",
         "model.safetensors",
+        "users.safetensors",
     ]
     assert "RESUS+" in succeed_here("evaluate", "run", "--draws", "0", cwd=tmp_path)
 

@@ -65,6 +65,7 @@ def test_a_killed_worker_is_replaced_and_the_model_is_that_of_one_worker(tmp_pat
         "artifact.json",
         "metrics.jsonl",
         "model.safetensors",
+        "users.safetensors",
     ]
     together, alone = history(tmp_path / "two"), history(tmp_path / "alone")
     assert [line["epoch"] for line in together] == [line["epoch"] for line in alone]

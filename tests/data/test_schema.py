@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from resus.checking import checked
+from resus.config.resolve import resolve
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError
 
@@ -33,6 +34,16 @@ def test_paths_are_relative_to_the_schema_file(tmp_path: Path) -> None:
     assert [side.path for side in TableSchema.read(path).sides.values()] == [str(tmp_path / "x.csv")]
     path.write_text("{user: u, item: i, label: l, items: {fields: {age: numeric}}}")
     with pytest.raises(ConfigError, match=r"schema\.yaml: items has no path"):
+        TableSchema.read(path)
+
+
+def test_a_schema_and_a_config_are_not_confused(tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("{user: u, item: i, label: l}")
+    with pytest.raises(ConfigError, match=r"config file .*file\.yaml is a schema, .*--schema"):
+        resolve(file=path)
+    path.write_text("{training: {epochs: 3}, learner.kind: ridge}")
+    with pytest.raises(ConfigError, match=r"schema file .*file\.yaml holds settings such as 'training': .*--config"):
         TableSchema.read(path)
 
 

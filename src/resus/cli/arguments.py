@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from resus.checking import nearest_key
 from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.log.known_users import Users
 from resus.data.log.log import MANIFEST, InteractionLog
 from resus.errors import ArtifactError, ConfigError
 
@@ -82,6 +83,17 @@ def log_of_run(run: Path, model: "Resus", data: str | None) -> Path:
 def check_part(part: str) -> None:
     if part not in PARTS:
         raise ConfigError(f"--part is '{part}': choose {' or '.join(PARTS)}")
+
+
+def check_users(users: str, part: str = "test") -> Users:
+    found = next((known for known in get_args(Users) if known == users), None)
+    if found is None:
+        *others, last = get_args(Users)
+        raise ConfigError(f"--users is '{users}': choose {', '.join(others)} or {last}")
+    if part != "test" and users != "unseen":
+        raise ConfigError(f"--users {users} chooses test users: leave out --part {part}")
+    chosen: Users = found
+    return chosen
 
 
 def check_engine(engine: str, workers: int | None) -> None:

@@ -26,7 +26,7 @@ def command(
     from resus.checking import checked
     from resus.cli.console import console, say
     from resus.config.resolve import parse_assignments
-    from resus.data.doctor import diagnose
+    from resus.data.doctor import examine
     from resus.data.log.log import MANIFEST, InteractionLog
     from resus.data.options import PrepareOptions
     from resus.data.schema import TableSchema
@@ -40,7 +40,9 @@ def command(
         say(f"{path} is a trained run of {Artifact.load(path).config.model_name}; doctor checks data")
         return
     options = checked(PrepareOptions, parse_assignments(assignments or []))
-    problems = diagnose(path, TableSchema.read(schema) if schema else None, options)
+    problems, notices = examine(path, TableSchema.read(schema) if schema else None, options)
+    for notice in notices:
+        say(notice)
     if not problems:
         say(f"{path}: no problems found; 'resus prepare' accepts it")
         return

@@ -8,7 +8,17 @@ import typer
 
 def command(
     runs: Annotated[list[Path], typer.Argument(help="One or more run folders, compared on the same users.")],
-    data: Annotated[str | None, typer.Option(help="Folder of the log, if it moved since training.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(help="Another log with the same fields, such as a newer one. [default: the log of the first run]"),
+    ] = None,
+    users: Annotated[
+        str,
+        typer.Option(
+            help="Users of --data to measure: unseen by the runs in training and validation; new: in no log of theirs; "
+            "or all."
+        ),
+    ] = "unseen",
     part: Annotated[str, typer.Option(help="Users to measure: test or validation.")] = "test",
     base: Annotated[
         str | None, typer.Option(help="Model to compare the others with. [default: the shared model of the first run]")
@@ -25,13 +35,15 @@ def command(
 
     Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals.
     """
-    from resus.cli.arguments import check_part, load_runs, log_of_run
+    from resus.cli.arguments import check_part, check_users, load_runs, log_of_run
     from resus.cli.console import console, progress_bars, say
+    from resus.cli.news import tell_news
     from resus.estimator import Resus
     from resus.evaluation.intervals import check_draws
     from resus.report.tables import GainTable, StageTable
 
     check_part(part)
+    asked = check_users(users, part)
     check_draws(draws)
     models = load_runs(runs)
     log = log_of_run(runs[0], next(iter(models.values())), data)
@@ -40,11 +52,13 @@ def command(
             models,
             log,
             part="test" if part == "test" else "validation",
+            users=asked,
             base=base,
             draws=draws,
             progress=progress,
         )
     folder = out or runs[0]
     results.write(folder / "results.json")
+    tell_news(results, users)
     console.print(StageTable(results), GainTable(results), sep="")
     say(f"results in {folder / 'results.json'}; next: resus report {folder}")

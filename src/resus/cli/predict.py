@@ -51,7 +51,8 @@ def command(
     """
     from resus.cli.arguments import check_engine
     from resus.cli.console import interruptible, progress_bars, say
-    from resus.data.readers.tables import PARQUET_SUFFIXES, check_ending, check_out
+    from resus.data.readers.files import PARQUET_SUFFIXES
+    from resus.data.readers.tables import check_ending, check_out
     from resus.errors import ConfigError
 
     check_engine(engine, workers)

@@ -1,14 +1,21 @@
 """`resus prepare`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from resus.data.log.log import InteractionLog
 
 
 def command(
     source: Annotated[
-        str, typer.Argument(help="ml-1m, frappe, taobao or planted; or a .csv, .tsv, .parquet or RecBole .inter file.")
+        str,
+        typer.Argument(
+            help="ml-1m, frappe, taobao or planted; or a .csv, .tsv (also .gz or .zst), .parquet or RecBole .inter "
+            "file, a folder of parts, or a pattern in quotes like 'part-*.csv'."
+        ),
     ],
     path: Annotated[Path | None, typer.Option(help="Folder of a published data set. [default: download it]")] = None,
     schema: Annotated[
@@ -96,20 +103,30 @@ def command(
                 score_with=score_with,
                 score_column=score_column,
             )
+    _tell(log)
+    if before is not None and before.hash != log.content_hash:
+        say(f"{folder} held another log before: runs trained on that log read this one as a newer log")
+    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
+
+
+def _tell(log: "InteractionLog") -> None:
+    """Say what a log holds, and what was left out of it or added to it."""
+    from resus.cli.console import say
+
     counts, used = log.manifest.counts, log.manifest.options
     assert counts is not None
     say(
         f"{log.name}: {counts.rows:,} events of {counts.users:,} users on {counts.items:,} items, "
         f"{counts.positives / counts.rows:.1%} clicked, {counts.ids:,} feature ids"
     )
+    for role, side in log.manifest.sides.items():
+        if said := side.sentence(role[:-1]):
+            say(said)
     floor = (used and used.min_item_count) or 1
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
     if log.manifest.negatives is not None:
         say(log.manifest.negatives.sentence)
-    if before is not None and before.hash != log.content_hash:
-        say(f"{folder} held another log before: runs trained on that log cannot be evaluated on this one")
-    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
 
 
 def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:

@@ -50,6 +50,10 @@ def command(
     predictor_from: Annotated[
         Path | None, typer.Option(help="Take the shared model and its settings from this run; do not train it again.")
     ] = None,
+    warm_start: Annotated[
+        Path | None,
+        typer.Option(help="Start from the weights, settings and vocabularies of this run, which new values extend."),
+    ] = None,
     settings_wanted: Annotated[
         bool, typer.Option("--settings", help="List every setting with its value and meaning, and exit.")
     ] = False,
@@ -67,6 +71,7 @@ def command(
     from resus.cli.console import interruptible, progress_bars, say
     from resus.config.resolve import parse_assignments, resolve
     from resus.data.log.log import InteractionLog
+    from resus.errors import ConfigError
 
     check_engine(engine, workers)
     named = {
@@ -78,6 +83,8 @@ def command(
     }
     chosen = parse_assignments(assignments or [])
     overrides = {key: value for key, value in named.items() if value is not None} | chosen
+    if predictor_from and warm_start:
+        raise ConfigError("--predictor-from and --warm-start both bring a shared model: choose one")
     settings = resolve(overrides, file=config)
     if settings_wanted:
         _list_settings(settings)
@@ -86,12 +93,15 @@ def command(
     log = InteractionLog.open(folder_of_log)
 
     from resus.estimator import Resus  # torch takes seconds to load: report mistakes first
+    from resus.estimator.warm_start import inherited_from
     from resus.history import best_epoch
 
-    source = Resus.load(predictor_from) if predictor_from else None
-    inherited = source.config.settings_of_predictor() if source else None
+    source, start = (Resus.load(run) if run else None for run in (predictor_from, warm_start))
+    inherited = source.config.settings_of_predictor() if source else inherited_from(start) if start else None
     settings = resolve(overrides, file=config, data_set=log.data_set, inherited=inherited)
     mark = settings.fingerprint(log.content_hash)[:6]
+    if start is not None:
+        say(f"{folder_of_log}, seen from {warm_start}: {start.news(log).sentence()}")
     del log  # `fit` opens it again: do not hold its vocabularies twice
     folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
     with interruptible(f"the same command with --resume --out {folder} continues"), progress_bars() as progress:
@@ -105,17 +115,19 @@ def command(
                 workers=workers or 2,
                 resume=resume,
                 predictor_from=predictor_from,
+                warm_start=warm_start,
                 progress=progress,
             )
         else:
             model = Resus.from_config(settings).fit(
-                folder_of_log, folder=folder, resume=resume, predictor_from=source, progress=progress
+                folder_of_log, folder=folder, resume=resume, predictor_from=source, warm_start=start, progress=progress
             )
     say(f"{model.name} on {folder_of_log}")
     for stage in dict.fromkeys(record.stage for record in model.history):
         epochs = [record for record in model.history if record.stage == stage]
         best = best_epoch(epochs)
-        say(f"  {stage}: validation AUC {best.validation_auc:.4f}, at epoch {best.epoch} of {len(epochs)}")
+        at = f"at epoch {best.epoch} of {epochs[-1].epoch}" if best.epoch else "as before: no epoch was better"
+        say(f"  {stage}: validation AUC {best.validation_auc:.4f}, {at}")
     say(f"run in {folder}; next: resus evaluate {folder}")
 
 

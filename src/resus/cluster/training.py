@@ -37,21 +37,23 @@ def fit_on_ray(
     workers: int,
     resume: bool = False,
     predictor_from: Path | None = None,
+    warm_start: Path | None = None,
     progress: Progress = silent,
 ) -> Resus:
     """`Resus.fit` on a number of workers. The model is the one that a single process learns."""
     folder, log = folder.resolve(), log.resolve()
     model = Resus.from_config(config)
-    source = Resus.load(predictor_from) if predictor_from else None
+    source, start = (Resus.load(run) if run else None for run in (predictor_from, warm_start))
     if (folder / FACTS).is_file():
-        return model.fit(log, folder=folder, resume=resume, predictor_from=source)
+        return model.fit(log, folder=folder, resume=resume, predictor_from=source, warm_start=start)
     with cluster(workers):
-        model.claim(log, folder=folder, resume=resume, predictor_from=source)
+        model.claim(log, folder=folder, resume=resume, predictor_from=source, warm_start=start)
         task = {
             "config": config.model_dump(mode="json"),
             "log": str(log),
             "folder": str(folder),
             "predictor_from": str(predictor_from.resolve()) if predictor_from else None,
+            "warm_start": str(warm_start.resolve()) if warm_start else None,
         }
         with _progress_from(folder / PROGRESS_FILE, progress):
             _run(task, workers)
@@ -98,6 +100,7 @@ def _work(task: dict[str, Any]) -> None:
         folder=folder,
         resume=True,
         predictor_from=predictor_from,
+        warm_start=task["warm_start"],
         progress=_progress_to(folder / PROGRESS_FILE) if workers.rank == 0 else silent,
         workers=workers,
     )

@@ -134,4 +134,9 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config file {path} is not valid YAML: {on_one_line(error)}") from None
     if not isinstance(content, dict):
         raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
+    if {"user", "item"} <= content.keys():
+        raise ConfigError(
+            f"config file {path} is a schema, which says what the columns of a table mean: give it to 'resus prepare' "
+            "with --schema, and here a file of settings"
+        )
     return flatten(content)

@@ -12,8 +12,9 @@ from resus.data.log.manifest import Manifest
 from resus.data.negatives.table import with_negatives
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import event_key, refuse
+from resus.data.readers.delimited import FileRows
 from resus.data.readers.frames import as_frame
-from resus.data.readers.tables import RawTable
+from resus.data.readers.tables import RawTable, joined_table
 from resus.data.schema import TableSchema
 
 LABEL = "label of the event, 0 or 1"  # a column beside those of the table
@@ -33,7 +34,7 @@ def build_log(
     `truth` names the two columns of a planted world that become `InteractionLog.truth` and `crowd`.
     """
     options = options or schema.build_options(BuildOptions())
-    raw = RawTable(name, where, schema, as_frame(table, where), truth=truth)
+    raw = joined_table(name, schema, FileRows(where, as_frame(table, where), None, ()), truth=truth)
     refuse(raw.check(options))
     return assemble_log(raw, options)
 
@@ -75,7 +76,11 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
         truth=frame[truth[0]].to_numpy().astype(np.float32) if truth else None,
         crowd=frame[truth[1]].to_numpy().astype(np.float32) if truth else None,
         manifest=Manifest(
-            name=table.name, table=schema, options=PrepareOptions(**options.model_dump()), negatives=negatives
+            name=table.name,
+            table=schema.stored(),
+            options=PrepareOptions(**options.model_dump()),
+            negatives=negatives,
+            sides=dict(table.sides),
         ),
     )
 

@@ -1,6 +1,7 @@
 """All problems of an input at once."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
@@ -8,13 +9,25 @@ from resus.data.schema import TableSchema
 from resus.data.sources import source_at
 
 
+class Diagnosis(NamedTuple):
+    """The problems of an input, and what is no mistake but good to know."""
+
+    problems: list[Problem]
+    notices: list[str]
+
+
 def diagnose(path: Path, schema: TableSchema | None = None, options: PrepareOptions | None = None) -> list[Problem]:
     """Every problem of a file or folder; an empty list means that `prepare` takes it with the same options."""
+    return examine(path, schema, options).problems
+
+
+def examine(path: Path, schema: TableSchema | None = None, options: PrepareOptions | None = None) -> Diagnosis:
+    """The same, with notices."""
     options = options or PrepareOptions()
     source = source_at(path, schema)
     if isinstance(source, Problem):
-        return [source]
+        return Diagnosis([source], [])
     if source.sound is not None and source.sound(options):
-        return []
+        return Diagnosis([], [])
     table = source.read(options)
-    return table.check(options.build_options(table.defaults))
+    return Diagnosis(table.check(options.build_options(table.defaults)), table.notices)

@@ -14,8 +14,9 @@ from resus.data.log.log import InteractionLog, check_log_folder
 from resus.data.log.manifest import FORMAT, FileFacts, Manifest
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import refuse
+from resus.data.readers.files import unusable_file
 from resus.data.readers.plain_csv import NotPlain
-from resus.data.readers.tables import ScoreWriter, unusable_file
+from resus.data.readers.tables import ScoreWriter
 from resus.data.schema import TableSchema
 from resus.data.sources import find_source
 from resus.errors import ArtifactError, ConfigError

@@ -1,7 +1,7 @@
 """Everything that can be wrong with a table, found in one pass over its columns."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
 
+Place = Callable[[int], tuple[str, int]]  # file and line of a row
 DRAW = "write 'negatives: 2' in the schema, which draws two items per row that the user has not had"
 _FILL = "fill it or delete the row"
 
@@ -42,11 +43,61 @@ def refuse(problems: Sequence[Problem]) -> None:
     raise DataError(f"{problems[0]}{more}")
 
 
+class Findings:
+    """Problems that are found block by block: of each kind the first one, and how many there are."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self._found: dict[Hashable, tuple[Problem, str | None]] = {}
+        self._counts: dict[Hashable, int] = {}
+
+    def add(
+        self,
+        kind: Hashable,
+        where: str,
+        row: int | None,
+        column: str | None,
+        what: str,
+        fix: str,
+        *,
+        count: int = 1,
+        noun: str | None = "rows",
+    ) -> None:
+        """One more block has `count` problems of this `kind`; `what` and `row` are of the first.
+
+        Without a `noun`, their number is not said.
+        """
+        self._found.setdefault(kind, (Problem(where, row, column, what, fix), noun))
+        self._counts[kind] = self._counts.get(kind, 0) + count
+
+    def stop(self, problem: Problem) -> None:
+        """After this problem no further row can be read."""
+        self.stopped = True
+        self._found[object()] = (problem, None)
+
+    def problems(self) -> list[Problem]:
+        said = []
+        for kind, (problem, noun) in self._found.items():
+            count = self._counts.get(kind, 1)
+            many = f" (the first of {count:,} such {noun})" if noun and count > 1 else ""
+            said.append(replace(problem, what=problem.what + many))
+        return said
+
+
 def find_problems(
-    frame: pl.DataFrame, schema: TableSchema, options: BuildOptions, *, where: str, lines: pl.Series | None = None
+    frame: pl.DataFrame,
+    schema: TableSchema,
+    options: BuildOptions,
+    *,
+    where: str,
+    lines: pl.Series | None = None,
+    place: Place | None = None,
 ) -> list[Problem]:
-    """Each kind of problem once per column, with its first row; `lines` are the rows' line numbers where known."""
-    finder = _Finder(where, lines)
+    """Each kind of problem once per column, with its first row; `lines` are the rows' line numbers where known.
+
+    `place` tells the file and line of a row, if there are several files. Fields of side tables are checked there.
+    """
+    finder = Finder(where, place or (lambda row: (where, 1 + row if lines is None else int(lines[row]))))
     problems = _missing_columns(frame, schema, where)
     if frame.is_empty():
         return [*problems, Problem(where, None, None, "there is no row of data", "check that the file is complete")]
@@ -60,8 +111,8 @@ def find_problems(
     if schema.time in usable:
         problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
     for name, field in schema.fields.items():
-        if name in usable:
-            problems += finder.problems(name, field.field_class.bad_rows(frame[name]))
+        if name in usable and name in schema.event_columns:
+            problems += finder.problems(name, field.bad_rows(frame[name]))
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
     if schema.negatives is None and options.single_events == "error" and schema.user in usable:
@@ -70,12 +121,16 @@ def find_problems(
 
 
 @dataclass(frozen=True)
-class _Finder:
-    where: str
-    lines: pl.Series | None
+class Finder:
+    """Words the problems of a table's rows."""
 
-    def line(self, index: int) -> int:
-        return int(self.lines[index]) if self.lines is not None else 1 + index
+    where: str
+    place: Place
+
+    def beside(self, index: int, other: int) -> str:
+        """A row as it is called in a sentence about another one."""
+        where, line = self.place(index)
+        return f"row {line}" + (f" of {where}" if where != self.place(other)[0] else "")
 
     def problems(self, column: str, found: Sequence[BadRows], noun: str = "rows") -> list[Problem]:
         """One problem for each kind of bad rows that there are."""
@@ -86,12 +141,12 @@ class _Finder:
                 first = int(bad[0])
                 many = f" (the first of {len(bad):,} such {noun})" if len(bad) > 1 else ""
                 said = what if isinstance(what, str) else what(first)
-                problems.append(Problem(self.where, self.line(first), column, said + many, fix))
+                problems.append(Problem(*self.place(first), column, said + many, fix))
         return problems
 
 
 def _missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
-    missing = [name for name in schema.columns if name not in frame.columns]
+    missing = [name for name in schema.event_columns if name not in frame.columns]
     known = ", ".join(frame.columns)
     problems = []
     for name in missing:
@@ -110,7 +165,7 @@ def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
     ]
 
 
-def _label_problems(column: pl.Series, schema: TableSchema, finder: _Finder) -> list[Problem]:
+def _label_problems(column: pl.Series, schema: TableSchema, finder: Finder) -> list[Problem]:
     assert schema.label is not None
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
@@ -149,7 +204,7 @@ def event_key(schema: TableSchema) -> list[str]:
     return [schema.user, schema.item, schema.time] if schema.time else [schema.user, *schema.fields]
 
 
-def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: _Finder) -> list[Problem]:
+def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: Finder) -> list[Problem]:
     key = event_key(schema)
     nested = [name for name in key if frame[name].dtype.is_nested()]
     events = frame.select(key).with_columns(pl.col(nested).cast(pl.List(pl.String)).list.join("|"))
@@ -160,7 +215,7 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: _Finder) 
 
     def what(first: int) -> str:
         same = "user, item and time" if schema.time else "user, item and fields"
-        return f"the same {same} as in row {finder.line(int(earliest[first]))}"
+        return f"the same {same} as in {finder.beside(int(earliest[first]), first)}"
 
     fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
     return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
@@ -175,7 +230,7 @@ def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[P
     return [Problem(where, None, schema.item, "a single item leaves no negative to draw", fix)]
 
 
-def _single_events(users: pl.Series, finder: _Finder) -> list[Problem]:
+def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:
     alone = BadRows(
         ~is_missing(users) & users.is_unique(),
         lambda first: f"user {users[first]!r} has a single row, so there is nothing to predict after it",

@@ -11,11 +11,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from resus.arrays import Integers
 from resus.checking import nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
-from resus.data.fields.base import Field
+from resus.data.fields.base import BadRows, Field
 from resus.data.negatives.settings import NegativeSettings
 from resus.data.options import BuildOptions, Duplicates, SingleEvents
 from resus.errors import ConfigError
 from resus.files import read_yaml, reason_of
+
+_SETTINGS = ("learner", "predictor", "encoder", "fusion", "training", "split", "evaluation", "protocol", "seed")
 
 
 class FieldSchema(BaseModel):
@@ -49,6 +51,10 @@ class FieldSchema(BaseModel):
     def field_class(self) -> type[Field]:
         return KINDS[self.kind]
 
+    def bad_rows(self, column: pl.Series) -> list[BadRows]:
+        """What is wrong with a column to learn from, see `Field.bad_rows`."""
+        return self.field_class.bad_rows(column)
+
     def learn(self, name: str, column: pl.Series, *, min_count: int = 1, counts: Integers | None = None) -> Field:
         """The field with what it learns from a column, see `Field.learn`."""
         options = self.field_class.options.model_validate(self.model_extra)
@@ -81,6 +87,8 @@ class SideTable(BaseModel):
 
     path: str | None = None
     key: str | None = None  # the name of the user or item column, unless another one is given
+    separator: str | None = None
+    encoding: str = "utf-8"
     fields: Fields = pydantic.Field(min_length=1)
     frame: Any = pydantic.Field(default=None, exclude=True, repr=False)
 
@@ -218,6 +226,12 @@ class TableSchema(BaseModel):
             raise ConfigError(f"schema file {path} is not valid YAML: {on_one_line(error)}") from None
         if not isinstance(value, dict):
             raise ConfigError(f"schema file {path} must be a mapping with the keys user, item, label and fields")
+        settings = [key for key in value if str(key).partition(".")[0] in _SETTINGS]
+        if settings and not {"user", "item"} & value.keys():
+            raise ConfigError(
+                f"schema file {path} holds settings such as '{settings[0]}': give it to 'resus train' with --config, "
+                "and here a file with the keys user, item, label and fields"
+            )
         try:
             schema = cls.model_validate(value)
         except ValidationError as error:

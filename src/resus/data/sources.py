@@ -8,6 +8,8 @@ from resus.data.datasets import DATA_SETS
 from resus.data.datasets.base import Source
 from resus.data.problems import Problem
 from resus.data.readers import recbole
+from resus.data.readers.files import find_parts, table_name
+from resus.data.readers.side_tables import side_files
 from resus.data.readers.tables import ScoreWriter, read_table
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
@@ -56,6 +58,8 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     if inters:
         read = partial(recbole.read, inters[0], schema)
         return Source(inters[0].stem, tuple(recbole.files_of(inters[0])), read, options)
-    if path.is_dir():
-        return Problem(str(path), None, None, "the folder holds no known data set", "name a file in it")
-    return Source(path.stem, (path,), partial(read_table, path, schema, writer=writer), options)
+    parts = find_parts(path)
+    if isinstance(parts, Problem):
+        return parts
+    beside = side_files(schema) if schema else []
+    return Source(table_name(path), (*parts, *beside), partial(read_table, path, schema, writer=writer), options)

@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from resus.arrays import Integers
+from resus.arrays import Booleans, Integers
 from resus.errors import DataError
 from resus.randomness import Purpose, generator
 
@@ -31,6 +31,14 @@ class UserSplit:
                 )
 
 
+@dataclass(frozen=True, eq=False)
+class Population:
+    """The users of a log that models are measured on. A log that is newer than a model may have no validation users."""
+
+    validation: Integers
+    test: Integers
+
+
 def split_users(
     n_users: int, *, ratios: tuple[float, float, float], order: Literal["random", "ascending"], seed: int
 ) -> UserSplit:
@@ -41,3 +49,29 @@ def split_users(
     shares = np.cumsum(ratios) / sum(ratios)
     first, second = (round(n_users * share) for share in shares[:2])
     return UserSplit(*(np.sort(part) for part in (users[:first], users[first:second], users[second:])))
+
+
+def split_further(
+    trained: Booleans,
+    validated: Booleans,
+    *,
+    ratios: tuple[float, float, float],
+    order: Literal["random", "ascending"],
+    seed: int,
+) -> UserSplit:
+    """Users of which a model has met some. Those stay where they are, so that no test user trained it.
+
+    The others fill the validation and test parts to their share of all users, as far as they go, and then train.
+    """
+    n_users, shares = len(trained), np.array(ratios) / sum(ratios)
+    others = np.flatnonzero(~trained & ~validated)
+    if order == "random":
+        others = generator(Purpose.USER_SPLIT, seed).permutation(others)
+    held = np.flatnonzero(validated & ~trained)
+    wanted = np.array([max(0, round(n_users * shares[1]) - len(held)), max(1, round(n_users * shares[2]))])
+    if wanted.sum() > len(others):
+        wanted = np.floor(wanted * len(others) / wanted.sum()).astype(np.int64)
+        wanted[1] = len(others) - wanted[0]
+    train, validation, test = np.split(others, [len(others) - wanted.sum(), len(others) - wanted[1]])
+    parts = (np.append(np.flatnonzero(trained), train), np.append(held, validation), test)
+    return UserSplit(*(np.sort(part) for part in parts))

@@ -1,58 +1,137 @@
-"""Which models can be compared: those that were trained on the same log, and that share their test users."""
+"""Models side by side on one log: each reads it by its own vocabulary, on users that none of them was trained on."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
+from resus.arrays import Integers
+from resus.data.log.known_users import Met, Users
 from resus.data.log.log import InteractionLog
-from resus.errors import ConfigError
+from resus.data.log.news import News
+from resus.data.log.recoded import recoded
+from resus.data.split import Population
+from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator.logs import as_log
-from resus.evaluation.evaluate import ComparedModel
+from resus.evaluation.evaluate import ComparedModel, Part
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
 
 if TYPE_CHECKING:
     from resus.estimator.resus import Resus
 
+_SAME_TEST_USERS = ("seed", "split")  # settings that draw them
+_SAME_MEASURE = ("evaluation", "protocol")
 
-def side_by_side(models: "Mapping[str, Resus]", log: Any) -> "tuple[Resus, InteractionLog, dict[str, ComparedModel]]":
-    """The first model, the log and what `evaluate` takes, after checking that all models share their test users."""
+
+@dataclass(frozen=True, eq=False)
+class SideBySide:
+    """What `evaluate` takes, and what the log holds that models of other logs did not know."""
+
+    first: "Resus"
+    log: InteractionLog
+    rows: dict[str, ComparedModel]
+    population: Population
+    news: dict[str, News]
+
+
+def side_by_side(
+    models: "Mapping[str, Resus]", log: Any, *, users: Users = "unseen", part: Part = "test", one_split: bool = True
+) -> SideBySide:
+    """Each model with the log as it reads it.
+
+    Users are those `unseen` by every model in training and validation; or those `new` to all, which no log of a model
+    had; or `all`. Models of this very log must share their test users, if `one_split` says so.
+    """
     first_name, first = next(iter(models.items()))
     opened = as_log(first._with_score(log), first._fitted().log.table)
     rows: dict[str, ComparedModel] = {}
     predictors: dict[str, Predictor] = {}
+    met: dict[str, Met] = {}
+    news: dict[str, News] = {}
     for name, model in models.items():
-        check_comparable(first, model, opened, names=(first_name, name))
+        check_comparable(first, model, opened, names=(first_name, name), one_split=one_split)
         if name in ("oracle", "crowd", *(settings.title for settings in PREDICTORS.values())):
             raise ConfigError(f"'{name}' is the name of another row of the results: give the model another name")
-        fitted, predictor = model._fitted().model, None
+        fitted, predictor = model._fitted(), None
         if model.pretrained is not None:
             predictor = model.config.predictor_name
-            if not _same_weights(predictors.setdefault(predictor, fitted.predictor), fitted.predictor):
+            if not _same_weights(predictors.setdefault(predictor, fitted.model.predictor), fitted.model.predictor):
                 predictor = f"{predictor} of {name}"
-        rows[name] = ComparedModel(fitted, predictor)
-    return first, opened, rows
+        met[name] = met_by(model, opened)
+        if fitted.log.hash != opened.content_hash:
+            news[name] = News.of(opened, fitted.features, met[name])
+        rows[name] = ComparedModel(fitted.model, predictor, recoded(opened, fitted.features))
+    population = Population(
+        validation=np.flatnonzero(np.all([one.validation & ~one.train for one in met.values()], axis=0)),
+        test=_chosen(list(met.values()), users),
+    )
+    if not len(getattr(population, part)):
+        raise _nobody(opened, part, users, len(models))
+    return SideBySide(first, opened, rows, population, news)
+
+
+def met_by(model: "Resus", log: InteractionLog) -> Met:
+    """Which users of a log a model has met."""
+    fitted = model._fitted()
+    if fitted.users is not None:
+        return fitted.users.among(log)
+    if fitted.log.hash == log.content_hash:
+        return Met.of_split(model.config.user_split(log.n_users), log.n_users)
+    raise ArtifactError(
+        f"this model does not say which users it was trained on, so it cannot be measured on '{log.name}', another log "
+        "than that of its training: load the folder that 'resus train' made, not an export of it"
+    )
 
 
 def check_comparable(
-    one: "Resus", other: "Resus", log: InteractionLog, *, names: tuple[str, str] | None = None
+    one: "Resus",
+    other: "Resus",
+    log: InteractionLog,
+    *,
+    names: tuple[str, str] | None = None,
+    one_split: bool = True,
 ) -> None:
-    """Two models share their test users only if data, split and seed agree; `names` are their names in tables."""
+    """Two models of one log share their test users only if split and seed agree; `names` are their names in tables."""
     own_name, other_name = names or (one.name, other.name)
-    for section in ("seed", "split", "evaluation", "protocol"):
+    of_this_log = all(not each._result or each._result.log.hash == log.content_hash for each in (one, other))
+    started = any(each._result and each._result.log.warm_start for each in (one, other))
+    for section in (*(_SAME_TEST_USERS if one_split and of_this_log and not started else ()), *_SAME_MEASURE):
         mine, theirs = getattr(one.config, section), getattr(other.config, section)
         if mine != theirs:
             raise ConfigError(
-                f"{other_name} has {section} {theirs}, {own_name} has {mine}: compare models of one split"
+                f"{other_name} has {section} {theirs}, {own_name} has {mine}: compare models of one "
+                f"{'split' if section in _SAME_TEST_USERS else section}"
             )
-    for name, model in ((own_name, one), (other_name, other)):
-        if model._result and model._result.log.hash != log.content_hash:
-            path = model._result.log.path
-            raise ConfigError(
-                f"{name} was trained on another log than '{log.name}' (the hashes differ), so its test users are "
-                f"not the same: use the log that it was trained on{f', as {path} held it then' if path else ''}"
-            )
+
+
+def check_same_log(model: "Resus", log: InteractionLog) -> None:
+    """Refuse a log on which the model was not trained."""
+    facts = model._fitted().log
+    if facts.hash != log.content_hash:
+        raise ConfigError(
+            f"{model.name} was trained on another log than '{log.name}' (the hashes differ): use the log that it was "
+            f"trained on{f', as {facts.path} held it then' if facts.path else ''}"
+        )
+
+
+def _chosen(met: list[Met], users: Users) -> Integers:
+    if users == "all":
+        return np.arange(len(met[0].train))
+    return np.flatnonzero(np.all([one.new if users == "new" else one.unseen for one in met], axis=0))
+
+
+def _nobody(log: InteractionLog, part: str, users: Users, models: int) -> DataError:
+    whom = "the model" if models == 1 else "a model"
+    if part == "validation":
+        return DataError(f"no user of '{log.name}' was a validation user of every model: measure test users instead")
+    known = "was in the log of" if users == "new" else "trained or validated"
+    return DataError(
+        f"every one of the {log.n_users:,} users of '{log.name}' {known} {whom}: give a log with other users, or ask "
+        "for other users (--users)"
+    )
 
 
 def _same_weights(one: Predictor, other: Predictor) -> bool:

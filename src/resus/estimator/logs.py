@@ -7,10 +7,14 @@ from typing import Any
 
 from resus.artifact import TrainingLogFacts
 from resus.checking import checked
-from resus.data.build import build_log
+from resus.data.build import assemble_log, build_log
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
+from resus.data.options import BuildOptions
+from resus.data.problems import refuse
+from resus.data.readers.delimited import FileRows
 from resus.data.readers.frames import as_frame
+from resus.data.readers.tables import joined_table
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
 from resus.external.score_column import ScoreColumn
@@ -32,7 +36,11 @@ def as_log(
     roles = schema if isinstance(schema, TableSchema) else checked(TableSchema, schema)
     if own_model is None:
         return build_log(log, roles)
-    built = build_log(*own_model.learned_on(as_frame(log), roles, "the table"))
+    events = FileRows("the table", as_frame(log), None, ())
+    table = own_model.on_table(joined_table("log", roles, events))
+    options = BuildOptions()
+    refuse(table.check(options))
+    built = assemble_log(table, options)
     return replace(built, manifest=built.manifest.model_copy(update={"score": own_model.facts}))
 
 

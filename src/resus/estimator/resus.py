@@ -10,14 +10,18 @@ import polars as pl
 from resus.artifact import FACTS, Artifact, TrainingLogFacts, rebuild
 from resus.config.resolve import resolve
 from resus.config.settings import Config, flatten
+from resus.data.log.known_users import KnownUsers, Users
 from resus.data.log.log import InteractionLog
+from resus.data.log.news import News
+from resus.data.log.recoded import recoded
 from resus.data.negatives.support import NegativeItems
 from resus.data.readers.frames import as_frame, like
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.estimator.comparing import check_comparable, side_by_side
+from resus.estimator.comparing import check_comparable, check_same_log, met_by, side_by_side
 from resus.estimator.fitted import Fitted
 from resus.estimator.logs import as_log, remembered
+from resus.estimator.warm_start import inherited_from, source_of, warm_start_from, with_own_encoder
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.intervals import DRAWS
 from resus.evaluation.results import Results, WarmUp
@@ -35,6 +39,7 @@ from resus.serving.catalogue import Catalogue
 from resus.serving.offline import recommendations
 from resus.training.run import Run, TrainedPredictor, delete_checkpoints
 from resus.training.train import train
+from resus.training.warm_start import WarmStart
 from resus.training.workers import Workers
 
 
@@ -123,34 +128,43 @@ class Resus:
         folder: Path | str | None = None,
         resume: bool = False,
         predictor_from: "Resus | None" = None,
+        warm_start: "Resus | Path | str | None" = None,
         progress: Progress = silent,
         workers: Workers | None = None,
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
         With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a model that lends
-        its predictor and the settings of it, except for those given here. Several `workers` train it together.
+        its predictor and the settings of it, except for those given here. `warm_start` is a model, or its folder, whose
+        weights, settings and vocabularies training starts from; users that it has met stay training or validation
+        users. Several `workers` train it together.
         """
         workers = workers or Workers()
         path = Path(log) if isinstance(log, str | Path) else None
         opened = as_log(log, schema, self._own_model)
+        source = source_of(warm_start, Resus)
         if self._overrides is not None:
-            inherited = predictor_from.config.settings_of_predictor() if predictor_from else None
+            inherited = inherited_from(source) if source else None
+            if predictor_from is not None:
+                inherited = predictor_from.config.settings_of_predictor()
             self.config = resolve(self._overrides, data_set=opened.data_set, inherited=inherited)
+        self.config = with_own_encoder(self.config, source) if source else self.config
+        read, start = warm_start_from(source, opened) if source else (opened, None)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
-            self._take_finished(kept, opened, resume)
+            self._take_finished(kept, opened, resume, start)
             self._score = self._own_model or self._score
             return self
         given = self._take_predictor(predictor_from, opened) if predictor_from else None
         trained = train(
             self.config,
-            opened,
+            read,
             folder=kept,
             resume=resume,
             given=given,
             progress=progress,
             workers=workers,
+            start=start,
         )
         manifest = opened.manifest
         facts = TrainingLogFacts(
@@ -159,10 +173,12 @@ class Resus:
             path=str(path.resolve()) if path else None,
             table=manifest.table,
             score=manifest.score,
+            warm_start=start.mark if start else None,
             negatives=manifest.negatives,
         )
-        drawn = NegativeItems.of(opened)
-        self._result = Fitted(trained.model, trained.history, opened.features, facts, drawn)
+        users = KnownUsers.of(opened, trained.split, start.users if start else None)
+        drawn = NegativeItems.of(read)
+        self._result = Fitted(trained.model, trained.history, read.features, facts, users, drawn)
         self._score = self._own_model or remembered(facts)
         if kept is not None and workers.rank == 0:
             self.save(kept)
@@ -170,17 +186,27 @@ class Resus:
         workers.wait()
         return self
 
-    def claim(self, log: Path, *, folder: Path, resume: bool = False, predictor_from: "Resus | None" = None) -> None:
+    def claim(
+        self,
+        log: Path,
+        *,
+        folder: Path,
+        resume: bool = False,
+        predictor_from: "Resus | None" = None,
+        warm_start: "Resus | None" = None,
+    ) -> None:
         """Do what `fit` does first: refuse what it would refuse, and reserve the folder for this run."""
         opened = InteractionLog.open(log)
         given = self._take_predictor(predictor_from, opened) if predictor_from else None
-        Run(self.config, opened, folder=folder, given=given).open(resume=resume)
+        read, start = warm_start_from(warm_start, opened) if warm_start else (opened, None)
+        Run(self.config, read, folder=folder, given=given, start=start).open(resume=resume)
 
     def evaluate(
         self,
         log: Any,
         *,
         part: Part = "test",
+        users: Users = "unseen",
         against: "Mapping[str, Resus] | None" = None,
         base: str | None = None,
         draws: int = DRAWS,
@@ -188,13 +214,18 @@ class Resus:
     ) -> Results:
         """Results by support size and stage on users that training never saw; `against` adds models to compare with.
 
+        A log or table other than that of the training is read by the model's vocabularies. Its test users are those on
+        whom the model was neither trained nor validated; or, as `users` says, only those `new` to it, or `all`. The
+        results' `news` says what the log holds that the model did not know.
+
         The gains over `base` have 95 % intervals from `draws` random draws of users. With 0 there are no gains and no
         coverage of a learner's intervals.
         """
         others = dict(against or {})
         if self.name in others:
             raise ConfigError(f"two models are named '{self.name}': give the other one another name")
-        return Resus.compare({self.name: self, **others}, log, part=part, base=base, draws=draws, progress=progress)
+        models = {self.name: self, **others}
+        return Resus.compare(models, log, part=part, users=users, base=base, draws=draws, progress=progress)
 
     @staticmethod
     def compare(
@@ -202,14 +233,24 @@ class Resus:
         log: Any,
         *,
         part: Part = "test",
+        users: Users = "unseen",
         base: str | None = None,
         draws: int = DRAWS,
         progress: Progress = silent,
     ) -> Results:
         """Compare several models by name, and their predictors, on the same users and queries."""
-        first, opened, rows = side_by_side(models, log)
-        split = first.config.user_split(opened.n_users)
-        return evaluate(rows, first.config, opened, split, part=part, base=base, draws=draws, progress=progress)
+        beside = side_by_side(models, log, users=users, part=part)
+        return evaluate(
+            beside.rows,
+            beside.first.config,
+            beside.log,
+            beside.population,
+            part=part,
+            base=base,
+            draws=draws,
+            news=beside.news,
+            progress=progress,
+        )
 
     @staticmethod
     def warm_up(
@@ -225,7 +266,13 @@ class Resus:
 
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
-        first, opened, rows = side_by_side(models, log)
+        beside = side_by_side(models, log, part=part)
+        first, opened, rows = beside.first, beside.log, beside.rows
+        if rivals and (beside.news or any(model._fitted().log.warm_start for model in models.values())):
+            raise ConfigError(
+                "a run was trained on another log, or started warm, so a rival that is trained now may know the users "
+                "it is measured on: leave the rivals out (--rivals none)"
+            )
         taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
         for name in rivals or {}:
             if name in taken:
@@ -237,7 +284,7 @@ class Resus:
             rows,
             first.config,
             opened,
-            first.config.user_split(opened.n_users),
+            beside.population,
             up_to=up_to,
             trained_up_to=trained_up_to,
             rivals=rivals,
@@ -284,12 +331,11 @@ class Resus:
         if top < 1:
             raise ConfigError(f"top is {top}: give 1 or more")
         opened = as_log(self.log_path if log is None else self._with_score(log), fitted.log.table)
-        if opened.content_hash != fitted.log.hash:
-            raise ConfigError(f"the model was trained on another log than '{opened.name}' (the hashes differ)")
+        check_same_log(self, opened)
         table = recommendations(
             self.scorer,
             replace(inference_of(self.config, fitted.features, fitted.model), negatives=fitted.negatives),
-            Catalogue.of(opened, self.config.user_split(opened.n_users)),
+            Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
             as_frame(support, "the support"),
             top=top,
             exclude_seen=exclude_seen,
@@ -304,6 +350,11 @@ class Resus:
         fitted = self._fitted()
         return Scorer(fitted.model, fitted.features, self.schema, self._score, fitted.negatives)
 
+    def news(self, log: Any) -> News:
+        """What a log or table holds that this model does not know: users, items and other values."""
+        opened = as_log(self._with_score(log), self._fitted().log.table)
+        return News.of(opened, self._fitted().features, met_by(self, opened))
+
     def unknown_values(self, table: Any) -> dict[str, int]:
         """For each field, the number of rows whose value training never saw, or which have none."""
         return self._fitted().features.unknown(as_frame(self._with_score(table)))
@@ -314,7 +365,8 @@ class Resus:
         tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
         weights = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        artifact = Artifact(self.config, fitted.features, weights, fitted.log, fitted.history, fitted.negatives)
+        log, users, negatives = fitted.log, fitted.users, fitted.negatives
+        artifact = Artifact(self.config, fitted.features, weights, log, fitted.history, users, negatives)
         artifact.save(Path(folder))
 
     @classmethod
@@ -360,7 +412,7 @@ class Resus:
         return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        taken = (artifact.features, artifact.log, artifact.negatives)
+        taken = (artifact.features, artifact.log, artifact.users, artifact.negatives)
         self._result = Fitted(rebuild(artifact), artifact.history, *taken)
         self._score = remembered(artifact.log)
         return self
@@ -382,12 +434,13 @@ class Resus:
             return table
         return self._score.on(as_frame(table), self.schema, "the table")
 
-    def _take_finished(self, folder: Path, log: InteractionLog, resume: bool) -> Self:
+    def _take_finished(self, folder: Path, log: InteractionLog, resume: bool, start: WarmStart | None) -> Self:
         """Take over a finished run; it is neither repeated nor overwritten."""
         if not resume:
             raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
         artifact = Artifact.load(folder)
-        if artifact.config != self.config or artifact.log.hash != log.content_hash:
+        asked = self.config, log.content_hash, start.mark if start else None
+        if (artifact.config, artifact.log.hash, artifact.log.warm_start) != asked:
             raise ArtifactError(
                 f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
             )
@@ -396,7 +449,13 @@ class Resus:
 
     def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
         """The predictor of another run, if it was trained on the same users with the same settings."""
+        check_same_log(source, log)
         check_comparable(self, source, log)
+        if source._fitted().log.warm_start:
+            raise ConfigError(
+                "the shared model to take over started warm, so its training users are not those of this run: start "
+                "this run warm from it as well"
+            )
         theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
         differing = [
             f"predictor.{key} is {theirs[key]} there and {mine[key]} here" for key in mine if mine[key] != theirs[key]

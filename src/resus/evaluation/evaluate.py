@@ -9,7 +9,8 @@ import numpy as np
 from resus.arrays import Floats
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
-from resus.data.split import UserSplit
+from resus.data.log.news import News
+from resus.data.split import Population, UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import ConfigError
 from resus.evaluation.coverage import LEVEL, coverage_of
@@ -23,10 +24,14 @@ from resus.progress import Progress, silent
 
 @dataclass(frozen=True, eq=False)
 class ComparedModel:
-    """A model, and what tables call its predictor; None if the predictor is not a model by itself."""
+    """A model, and what tables call its predictor; None if the predictor is not a model by itself.
+
+    `log` is the evaluated log as this model reads it, if its vocabulary is another one.
+    """
 
     model: Personalizer
     predictor: str | None
+    log: InteractionLog | None = None
 
 
 Part = Literal["test", "validation"]
@@ -36,14 +41,15 @@ def evaluate(
     models: Mapping[str, ComparedModel],
     config: Config,
     log: InteractionLog,
-    split: UserSplit,
+    split: UserSplit | Population,
     *,
     part: Part = "test",
     base: str | None = None,
     draws: int = DRAWS,
+    news: Mapping[str, News] | None = None,
     progress: Progress = silent,
 ) -> Results:
-    """Results of each model and of its Ψ, by name.
+    """Results of each model and of its Ψ, by name. `news` is what the log holds that a model did not know, if any.
 
     Models are compared with `base`: by default the first Ψ, or the first model if none has a Ψ. `draws` is the number
     of draws of users for the intervals of the gains. With 0 there are no gains, and no coverage of posteriors.
@@ -64,8 +70,8 @@ def evaluate(
     if draws and len(measured) > 1:
         gains = gains_over(base, scored, measured, stages=stages, draws=draws, seed=config.seed, progress=progress)
     for name in posteriors_among(models) if draws else ():
-        model, psi = models[name].model, models[name].predictor
-        covered[name] = coverage_of(name, model, log, ordered, scored, predictor=psi, stages=stages, progress=progress)
+        model, psi, read = models[name].model, models[name].predictor, models[name].log or log
+        covered[name] = coverage_of(name, model, read, ordered, scored, predictor=psi, stages=stages, progress=progress)
     return Results(
         log=log_facts(log),
         protocol=config.protocol,
@@ -81,6 +87,7 @@ def evaluate(
         coverage=Coverage(level=LEVEL, models=covered) if covered else None,
         wrong_way={name: found for name in models if (found := wrong_way_of(name, scored)) is not None},
         tuned_on_validation=posteriors_among(models),
+        news=dict(news or {}),
     )
 
 
@@ -107,12 +114,12 @@ def scored_models(
         logits={},
     )
     for name, compared in models.items():
-        model = compared.model
-        basis = model.predictor.logits_of_rows(log, ordered.rows, progress=progress, task=f"{name}: basis logits")
+        model, read = compared.model, compared.log or log
+        basis = model.predictor.logits_of_rows(read, ordered.rows, progress=progress, task=f"{name}: basis logits")
         if compared.predictor is not None:
             scored.logits.setdefault(compared.predictor, basis[:, None])
         task = f"{name}: every support size"
-        scored.logits[name] = model.score_prefixes(log, ordered, sizes, basis=basis, progress=progress, task=task)
+        scored.logits[name] = model.score_prefixes(read, ordered, sizes, basis=basis, progress=progress, task=task)
     for name, truth in {"oracle": log.truth, "crowd": log.crowd}.items():
         if truth is not None:
             scored.logits[name] = _logit(truth[ordered.rows])[:, None]

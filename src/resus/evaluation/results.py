@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from resus.checking import sentence_of
+from resus.data.log.news import News
 from resus.errors import ArtifactError
 from resus.files import read_json, write_json
 
@@ -217,7 +218,8 @@ class Evaluation(Record):
 class Results(Evaluation):
     """By support size and stage. `gains` is null without draws; `coverage` also if no model gives intervals.
 
-    `wrong_way` holds the models that learn from events. It is empty if no two support sizes differ by one event.
+    `wrong_way` holds the models that learn from events. It is empty if no two support sizes differ by one event. `news`
+    holds the models that were trained on another log: what this one has that they did not know.
     """
 
     file: ClassVar[str] = "a results file"
@@ -228,6 +230,7 @@ class Results(Evaluation):
     gains: Gains | None = None
     coverage: Coverage | None = None
     wrong_way: dict[str, WrongWay] = Field(default_factory=dict)
+    news: dict[str, News] = Field(default_factory=dict)
 
 
 class WarmUp(Evaluation):

@@ -6,7 +6,7 @@ from typing import Protocol
 from resus.arrays import Floats, Integers
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
-from resus.data.split import UserSplit
+from resus.data.split import Population, UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
 from resus.evaluation.evaluate import ComparedModel, Part, log_facts, posteriors_among, scored_models
@@ -46,7 +46,7 @@ def warm_up(
     models: Mapping[str, ComparedModel],
     config: Config,
     log: InteractionLog,
-    split: UserSplit,
+    split: UserSplit | Population,
     *,
     up_to: int,
     trained_up_to: Mapping[str, int],

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resus.data.problems import Problem, refuse
+from resus.data.readers.files import PARQUET_SUFFIXES, unusable_file
 from resus.data.readers.frames import as_frame
-from resus.data.readers.tables import PARQUET_SUFFIXES, read_plain, unusable_file
+from resus.data.readers.tables import read_plain
 from resus.data.schema import TableSchema
 
 READ_BYTES = 1 << 20  # of a column at a time, because a row group can be as large as the file

@@ -31,6 +31,7 @@ def metatrain(run: Run, model: Personalizer, logits: Floats | None, stage: str) 
             epochs=chosen.epochs,
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_model(model, logits, sizes),
+            continues=True,
         ),
         chosen,
         rows=run.episodes.n_rows,

@@ -46,13 +46,19 @@ def learn_factors(
     schedule: Schedule,
     *,
     seed: int,
+    is_new: Tensor | None = None,
 ) -> StageState:
-    """Learn the encoder's factors, and set the prior variance of the bias from which the learner starts."""
+    """Learn the encoder's factors, and set the prior variance of the bias from which the learner starts.
+
+    After a warm start, `is_new` marks the ids of new values. What the model knows about fields, the other values and
+    its scales is then kept as a start.
+    """
     joint = _WithUserVectors(model, len(users))
     rows = log.rows_of(users)
-    _describe_fields(joint.encoder, log, users)
+    if is_new is None:
+        _describe_fields(joint.encoder, log, users)
     for embedding in (joint.encoder.embedding, joint.encoder.chosen):
-        _clear_unseen(embedding, log, rows)
+        _clear_unseen(embedding, log, rows, is_new)
     vector_of = np.zeros(log.n_users, dtype=np.int32)
     vector_of[users] = np.arange(len(users), dtype=np.int32)
     drawn = _Choices.none(len(users))
@@ -73,7 +79,7 @@ def learn_factors(
         return value * (len(own) / len(batch))
 
     def validate() -> float:
-        joint.set_prior()
+        joint.set_prior(keep_scales=is_new is not None)
         return schedule.validate()
 
     parameters = [*joint.encoder.parameters(), *joint.users.parameters()]
@@ -157,7 +163,7 @@ class _WithUserVectors(nn.Module):
         return scaled.to(sums.dtype).index_select(0, torch.from_numpy(places))
 
     @torch.no_grad()
-    def set_prior(self) -> None:
+    def set_prior(self, *, keep_scales: bool = False) -> None:
         """Scale the factors and set the learner's variance of the bias by the spread of the user vectors."""
         vectors = self.users.table.double()
         vectors = vectors - vectors.mean(dim=0)
@@ -165,7 +171,8 @@ class _WithUserVectors(nn.Module):
         taste = moments[1:, 1:]
         ground = 1e-6 * taste.diagonal().mean().clamp(min=1e-12) * torch.eye(len(taste), dtype=taste.dtype)
         self.encoder.spread.copy_(torch.linalg.cholesky(taste + ground))
-        PlusLearner.of(self.model.learner).start_from(bias=BIAS_FACTOR * max(float(moments[0, 0]), 1e-6))
+        if not keep_scales:
+            PlusLearner.of(self.model.learner).start_from(bias=BIAS_FACTOR * max(float(moments[0, 0]), 1e-6))
 
 
 @torch.no_grad()
@@ -185,9 +192,10 @@ def _describe_fields(encoder: FactorEncoder, log: InteractionLog, users: Integer
 
 
 @torch.no_grad()
-def _clear_unseen(embedding: FieldEmbedding, log: InteractionLog, rows: Integers) -> None:
-    """Set the vector of each value that no training row has to 0, else it would stay random."""
+def _clear_unseen(embedding: FieldEmbedding, log: InteractionLog, rows: Integers, is_new: Tensor | None) -> None:
+    """Set the vector of each (new) value that no training row has to 0, else it would stay random."""
     seen = np.zeros(len(embedding.table), dtype=np.bool_)
     for block in row_blocks(rows, BLOCK_ROWS):
         seen[log.ids[block]] = True
-    embedding.table[torch.from_numpy(~seen)] = 0.0
+    unseen = torch.from_numpy(~seen)
+    embedding.table[unseen if is_new is None else unseen & is_new] = 0.0

@@ -34,9 +34,10 @@ class Batches(Protocol[Yielded]):
 class Schedule:
     """The name of a stage, how long it runs, what judges it, where it saves its state and who is told.
 
-    `start` is the validation score of the weights that the stage starts from. If no epoch beats it, they stay. With
-    `keep_last` all epochs run and the last one counts: for a stage with too few parameters to overfit.
-    `report` gets the history of the stage after each epoch, and when a checkpoint is loaded.
+    `start` is the validation score of the weights that the stage starts from. If no epoch beats it, they stay; if it
+    `tells_start`, the history begins with it, as epoch 0. With `keep_last` all epochs run and the last one counts: for
+    a stage with too few parameters to overfit. `report` gets the history of the stage after each epoch, and when a
+    checkpoint is loaded.
     """
 
     stage: str
@@ -44,6 +45,7 @@ class Schedule:
     epochs: int
     patience: int
     start: float = float("-inf")
+    tells_start: bool = False
     keep_last: bool = False
     checkpoint: Checkpoint | None = None
     progress: Progress = silent
@@ -90,6 +92,8 @@ class _Stage:
         self.module, self.optimizer, self.schedule = module, optimizer, schedule
         self.loss, self.rows = loss, rows
         self.state = StageState(best_auc=schedule.start)
+        if schedule.tells_start:
+            self.state.history.append(EpochRecord(schedule.stage, 0, schedule.start))
         self.best = _copy(module)
 
     def load(self) -> None:

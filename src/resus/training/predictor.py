@@ -33,7 +33,7 @@ BLOCK_ROWS = 1 << 16
 def pretrain(run: Run, predictor: Predictor) -> None:
     """Learn from the rows of the training users, unless the predictor is given."""
     if run.given is None:
-        _fit(run, predictor, run.split.train, STAGE)
+        _fit(run, predictor, run.split.train, STAGE, continues=True)
 
 
 def open_logits(run: Run) -> Floats:
@@ -55,14 +55,16 @@ def cross_fit(run: Run, logits: Floats) -> list[Predictor]:
     """Fill in each training user's logits by a predictor that never saw the user; return these predictors.
 
     Their errors are then as large as those for a new user. Each fold of users has its own predictor, trained on the
-    other folds for as many epochs as were best for the predictor of all.
+    other folds for as many epochs as were best for the predictor of all. A warm start serves these predictors only if
+    it met none of the users; else they are trained anew.
     """
     if not run.config.cross_fitted:
         return []
     fitted = []
     seed, folds, users = run.config.seed, run.config.training.folds, run.split.train
     known = run.given.history if run.given else run.history_of(STAGE)
-    epochs = best_epoch(known).epoch if known else None
+    start = run.start if run.start and not run.start.met_some_of(run.log) else None
+    epochs = best_epoch(known).epoch if known and bool(start) == bool(run.start) else None
     fold_of = generator(Purpose.FOLDS, seed).permutation(len(users)) % folds
     for fold in range(folds):
         stage = f"predictor without fold {fold + 1} of {folds}"
@@ -71,6 +73,8 @@ def cross_fit(run: Run, logits: Floats) -> list[Predictor]:
         checkpoint = run.checkpoint(stage)
         torch.manual_seed(seed)
         predictor = run.config.predictor.build_predictor(run.log.features)
+        if start is not None:
+            start.into_predictor(predictor, run.log.features)
         kept = run.logits_file and run.logits_file.with_suffix(f".{fold + 1}-of-{folds}.safetensors")
         fitted.append(predictor)
         if kept and kept.exists() and not missing and not (checkpoint and checkpoint.exists()):
@@ -113,7 +117,9 @@ def _fill(run: Run, logits: Floats, predictor: Predictor, rows: Integers) -> Non
         run.progress("logits of the shared model", done, len(missing), "rows")
 
 
-def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: int | None = None) -> None:
+def _fit(
+    run: Run, predictor: Predictor, users: Integers, stage: str, epochs: int | None = None, *, continues: bool = False
+) -> None:
     """Learn from the rows of some users: a network by gradients, anything else in its own way."""
     rows = run.log.rows_of(users)
     if predictor.network is not None:
@@ -123,6 +129,7 @@ def _fit(run: Run, predictor: Predictor, users: Integers, stage: str, epochs: in
             epochs=epochs or chosen.epochs,
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_predictor(predictor),
+            continues=continues,
         )
         fit_network(predictor.network, run.log, rows, schedule, chosen, seed=run.config.seed)
     elif run.config.predictor.trainable:

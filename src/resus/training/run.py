@@ -16,6 +16,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ArtifactError, ConfigError, DataError
+from resus.extras import need
 from resus.files import read_json, write_json, write_text
 from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
@@ -24,6 +25,7 @@ from resus.training.checkpoint import Checkpoint
 from resus.training.loop import Schedule
 from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.validation import Validation
+from resus.training.warm_start import WarmStart
 from resus.training.workers import Workers
 
 METRICS_FILE = "metrics.jsonl"
@@ -44,7 +46,7 @@ class TrainedPredictor:
 class Run:
     """Training of one model on one log. A run with a `folder` keeps its history and checkpoints there.
 
-    `given` is a trained shared predictor to use.
+    `given` is a trained shared predictor to use, `start` a model whose weights training starts from.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class Run:
         given: TrainedPredictor | None = None,
         progress: Progress = silent,
         workers: Workers | None = None,
+        start: WarmStart | None = None,
     ) -> None:
         check_log(config, log)
         self.config, self.log, self.folder, self.given, self.progress = config, log, folder, given, progress
         self.workers = workers or Workers()
-        self.split = config.user_split(log.n_users)
+        self.start = start
+        self.split = start.split(config, log) if start else config.user_split(log.n_users)
         self.episodes = EpisodeSampler(
             log,
             self.split.validation if config.learner.uses_validation_users else self.split.train,
@@ -72,7 +76,7 @@ class Run:
         ordered = OrderedUsers.of(log, self.split.validation, config.seed)
         self.validation = Validation(log, ordered, self.workers, progress)
         self.validation.check(config.evaluation.sizes[1])
-        self.fingerprint = config.fingerprint(log.content_hash)
+        self.fingerprint = config.fingerprint(f"{log.content_hash} {start.mark}" if start else log.content_hash)
         self._histories: dict[str, History] = {}
 
     @property
@@ -85,6 +89,8 @@ class Run:
 
     def open(self, *, resume: bool) -> None:
         """Make the folder this run's own, or resume the unfinished run in it; never mix two runs."""
+        if self.config.predictor.extra:
+            need(self.config.predictor.extra, f"the predictor '{self.config.predictor.kind}'")
         if self.folder is not None and self.workers.rank == 0:
             self._claim(self.folder, resume)
         self.workers.wait()
@@ -99,15 +105,24 @@ class Run:
         patience: int,
         validate: Callable[[], float],
         keep_last: bool = False,
+        continues: bool = False,
     ) -> Schedule:
-        """The schedule of a stage that reports to this run."""
+        """The schedule of a stage that reports to this run.
+
+        A stage that `continues` keeps the weights of a warm start if no epoch is better.
+        """
+        checkpoint = self.checkpoint(stage)
+        begun = checkpoint is not None and checkpoint.exists()  # its state has the score of the start
+        starts_warm = continues and self.start is not None and not begun
         return Schedule(
             stage,
             validate,
             epochs,
             patience,
             keep_last=keep_last,
-            checkpoint=self.checkpoint(stage),
+            start=validate() if starts_warm else float("-inf"),
+            tells_start=starts_warm,
+            checkpoint=checkpoint,
             progress=self.progress,
             report=lambda history: self.record(stage, history),
             workers=self.workers,

@@ -8,6 +8,7 @@ import torch
 from resus.arrays import Floats
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
+from resus.data.split import UserSplit
 from resus.errors import ConfigError
 from resus.history import History
 from resus.model.build import build_personalizer
@@ -16,15 +17,17 @@ from resus.progress import Progress, silent
 from resus.training.predictor import cross_fit, open_logits, pretrain
 from resus.training.recipes import RECIPES
 from resus.training.run import Run, TrainedPredictor
+from resus.training.warm_start import WarmStart
 from resus.training.workers import Workers
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model and how its training went."""
+    """A trained model, how its training went, and with which users."""
 
     model: Personalizer
     history: History
+    split: UserSplit
 
 
 def train(
@@ -36,24 +39,30 @@ def train(
     given: TrainedPredictor | None = None,
     progress: Progress = silent,
     workers: Workers | None = None,
+    start: WarmStart | None = None,
 ) -> Trained:
     """Train on the training users and choose epochs on the validation users; the test users are never read.
 
-    With a `folder`, history and checkpoints are kept there. `given` is a trained shared predictor to use. Several
-    `workers` train one model together; they must see the same folder.
+    With a `folder`, history and checkpoints are kept there. `given` is a trained shared predictor to use, `start`
+    a model whose weights training starts from. Several `workers` train one model together; they must see the same
+    folder.
     """
     if given is not None and config.predictor.joint:
         raise ConfigError(
             "predictor.pretrain=false trains the shared predictor together with the rest, so it cannot come from "
             "another run: choose one"
         )
-    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers)
+    if given is not None and start is not None:
+        raise ConfigError("a warm start brings its own shared model, so it cannot come from another run: choose one")
+    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers, start=start)
     run.open(resume=resume)
     torch.manual_seed(config.seed)
     predictor = config.predictor.build_predictor(log.features)  # always drawn: the rest starts from the same weights
     model = build_personalizer(config, log.features, given.predictor if given else predictor)
+    if start is not None:
+        start.into(config, model, log.features)
     RECIPES[config.learner.recipe](run, model)
-    return Trained(model, run.history)
+    return Trained(model, run.history, run.split)
 
 
 def train_predictor(

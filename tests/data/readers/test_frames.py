@@ -55,5 +55,7 @@ def test_columns_of_different_lengths_are_named() -> None:
 
 @pytest.mark.parametrize("table", [[1, 2], "file.csv", None, pa.array([1, 2]), pd.Series([1, 2])])
 def test_what_is_no_table_is_refused(table: Any) -> None:
-    with pytest.raises(DataError, match=r"the query is a .*: give a polars or pandas frame, an Arrow table, or a map"):
+    with pytest.raises(
+        DataError, match=r"the query is a .*: give a polars or pandas frame, an Arrow table or stream, or a map"
+    ):
         as_frame(table, "the query")

@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -13,6 +14,7 @@ from resus.arrays import Array, Doubles, Floats, Ids, Integers
 from resus.data.fields.vocabulary import Vocabulary
 
 Encoded = tuple[Ids, Floats | None]
+Recoder = Callable[[Ids, Floats | None], Encoded]
 
 
 class FieldOptions(BaseModel):
@@ -91,6 +93,21 @@ class Field(ABC):
     def example(self) -> Any:
         """A value that the field knows; None if it knows none."""
         return self.values[0] if self.values else None
+
+    def grown(self, newer: Self) -> Self:
+        """With what only a newer field of the same name and kind knows at the end: known values keep their ids."""
+        known = set(self.values)
+        return replace(self, values=(*self.values, *(value for value in newer.values if value not in known)))
+
+    def recoder(self, newer: Self) -> Recoder:
+        """From the `[N, columns]` ids and weights that a newer field gives values to those that this one gives them."""
+        own = self._ids_of(newer)
+        return lambda ids, weights: (own[ids], weights)
+
+    def _ids_of(self, newer: "Field") -> Ids:
+        """This field's id of each id of another one."""
+        found = self.vocabulary.look_up(pl.Series(newer.values, dtype=pl.String))
+        return np.concatenate([np.zeros(1, dtype=np.int32), found])
 
     @property
     def tree_columns(self) -> tuple[bool, ...]:

@@ -12,10 +12,10 @@ import numpy as np
 import polars as pl
 from pydantic import ValidationError
 
-from resus.arrays import Floats, Ids
+from resus.arrays import Floats, Ids, Integers
 from resus.checking import shortened
 from resus.data.fields import KINDS
-from resus.data.fields.base import Encoded, Field
+from resus.data.fields.base import Encoded, Field, Recoder
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.errors import DataError, RowError
@@ -143,6 +143,49 @@ class FeatureMap:
         """The same for rows that are already encoded."""
         counts = {block.field.name: int((ids[:, block.columns.start] == block.first).sum()) for block in self.blocks}
         return {name: count for name, count in counts.items() if count}
+
+    def check_readable(self, newer: "FeatureMap", where: str) -> None:
+        """Refuse a log whose fields are not those of this map, by name and kind."""
+        own, theirs = ({field.name: field.kind for field in each.fields} for each in (self, newer))
+        missing = [name for name in own if name not in theirs]
+        further = [name for name in theirs if name not in own]
+        if missing or further:
+            lacks = f"lacks {', '.join(map(repr, missing))}" if missing else ""
+            adds = f"has {', '.join(map(repr, further))}, which the model does not read" if further else ""
+            said = " and ".join(filter(None, (lacks, adds)))
+            raise DataError(f"{where} {said}: prepare it with the schema of the log that the model was trained on")
+        changed = next((name for name in own if own[name] != theirs[name]), None)
+        if changed is not None:
+            raise DataError(
+                f"{where} holds '{changed}' as {theirs[changed]}, and the model reads it as {own[changed]}: prepare it "
+                "with the schema of the log that the model was trained on"
+            )
+        if self.item != newer.item:
+            raise DataError(
+                f"the item of {where} is '{newer.item}', and that of the model '{self.item}': prepare it with the "
+                "schema of the log that the model was trained on"
+            )
+
+    def grown(self, newer: "FeatureMap") -> "FeatureMap":
+        """With the values that only a newer map knows at the end of each field's block, see `check_readable`."""
+        pairs = ((block.field, newer.block(block.field.name).field) for block in self.blocks)
+        return FeatureMap(tuple(field.grown(other) for field, other in pairs), self.item)
+
+    def recoder(self, newer: "FeatureMap") -> Recoder:
+        """From rows as a newer map encodes them to the same rows as this one does; unknown values have their id."""
+        theirs = [newer.block(field.name) for field in self.fields]
+        recoders = [field.recoder(other.field) for field, other in zip(self.fields, theirs, strict=True)]
+
+        def recode(ids: Ids, weights: Floats | None) -> Encoded:
+            parts = zip(recoders, theirs, strict=True)
+            return self._side_by_side(len(ids), (recode(*other.of(ids, weights)) for recode, other in parts))
+
+        return recode
+
+    def places_in(self, grown: "FeatureMap") -> Integers:
+        """The id that each id of this map has in a map that grew from it."""
+        pairs = zip(self.blocks, grown.blocks, strict=True)
+        return np.concatenate([np.arange(block.field.ids) + other.first for block, other in pairs])
 
     def tree_columns(self) -> Iterator[tuple[str, bool]]:
         """The name of each column that a tree sees, and whether it is a category."""

@@ -1,7 +1,7 @@
 """A field with several values per row, such as genres or tags."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -10,7 +10,7 @@ import polars as pl
 import pydantic
 
 from resus.arrays import Array, Floats, Ids, Integers
-from resus.data.fields.base import Encoded, Field, FieldOptions
+from resus.data.fields.base import Encoded, Field, FieldOptions, Recoder
 from resus.data.fields.values import as_text, text_of
 from resus.data.fields.vocabulary import Vocabulary
 
@@ -78,6 +78,20 @@ class MultiField(Field):
     def decode(self, ids: Ids, weights: Floats | None) -> list[str | None]:
         assert weights is not None
         return [self.values[place - 1] if place else None for place in ids[weights > 0]]
+
+    def grown(self, newer: Self) -> Self:
+        return replace(super().grown(newer), slots=max(self.slots, newer.slots))
+
+    def recoder(self, newer: Self) -> Recoder:
+        own, kept = self._ids_of(newer), min(self.slots, newer.slots)
+
+        def recode(ids: Ids, weights: Floats | None) -> Encoded:
+            assert weights is not None
+            recoded = np.zeros((len(ids), self.slots), dtype=np.int32)
+            recoded[:, :kept] = own[ids[:, :kept]]
+            return recoded, self._weights[np.minimum((weights > 0).sum(axis=1), self.slots)]
+
+        return recode
 
     @property
     def _is_multi_hot(self) -> bool:

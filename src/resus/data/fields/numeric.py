@@ -9,7 +9,7 @@ import polars as pl
 import pydantic
 
 from resus.arrays import Array, Doubles, Floats, Ids, Integers
-from resus.data.fields.base import BadRows, Encoded, Field, FieldOptions
+from resus.data.fields.base import BadRows, Encoded, Field, FieldOptions, Recoder
 from resus.data.fields.values import as_numbers, is_missing, number_of
 from resus.errors import RowError
 
@@ -100,6 +100,18 @@ class NumericField(Field):
 
     def numbers(self, ids: Ids, weights: Floats) -> Doubles:
         return np.where(ids > 0, weights.astype(np.float64) * self.scale + self.center, np.nan)
+
+    def grown(self, newer: Self) -> Self:  # numbers keep their scale
+        return self
+
+    def recoder(self, newer: Self) -> Recoder:
+        def recode(ids: Ids, weights: Floats | None) -> Encoded:
+            assert weights is not None
+            if newer == self:
+                return ids, weights  # exactly
+            return self.encode(pl.Series(newer.numbers(ids[:, 0], weights[:, 0])))
+
+        return recode
 
     def frequent_values(self, ids: Ids, weights: Floats | None, limit: int) -> tuple[str, ...]:
         assert weights is not None

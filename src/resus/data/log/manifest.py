@@ -47,6 +47,34 @@ class Counts(_Record):
     fields: dict[str, int | str]
 
 
+class SideCounts(_Record):
+    """How the rows of a side table and the events match."""
+
+    table: str
+    rows: int
+    unused: int  # rows that no event names
+    first_unused: int | None  # the line of the first of them
+    missing: int  # users or items of the events that have no row
+    events: int  # events of these
+    first_missing: str | None  # file and row of the first of them
+
+    def sentence(self, noun: str) -> str:
+        """What a user should know; empty if all match."""
+        said = []
+        if self.missing:
+            plural = "s have" if self.missing > 1 else " has"
+            said.append(
+                f"{self.missing:,} {noun}{plural} no row ({self.events:,} of the events, the first in "
+                f"{self.first_missing}), so the fields are missing there"
+            )
+        if self.unused:
+            what = "rows name" if self.unused > 1 else "row names"
+            said.append(
+                f"{self.unused:,} of {self.rows:,} {what} no {noun} of the events, first row {self.first_unused}"
+            )
+        return f"{self.table}: {'; '.join(said)}" if said else ""
+
+
 class Manifest(_Record):
     """The record of a log. The fields from `hash` on are filled in when it is written."""
 
@@ -58,6 +86,7 @@ class Manifest(_Record):
     protocol: Protocol | None = None
     score: ScoreFacts | None = None
     negatives: DrawnNegatives | None = None
+    sides: dict[str, SideCounts] = {}  # users, items
     world: dict[str, Any] | None = None  # the settings of a planted world
     source: str = ""
     files: tuple[FileFacts, ...] = ()

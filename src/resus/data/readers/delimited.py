@@ -6,16 +6,20 @@ quoted cells span lines, and all problems are known before the parser runs.
 
 import codecs
 import csv
-from collections.abc import Collection, Sequence
+import errno
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
 
 from resus.arrays import Booleans, Integers
-from resus.data.problems import Problem
-from resus.files import memory_bytes, read_bounded, reason_of
+from resus.data.problems import Findings, Problem
+from resus.data.readers.packed import DamagedError, open_text
+from resus.files import memory_bytes, reason_of
 
 SEPARATORS = (",", "\t", ";", "|", "::")
 _UNIT_SEPARATOR = "\x1f"  # stands in for separators of several characters, which polars does not take
@@ -23,16 +27,34 @@ _BOM = b"\xef\xbb\xbf"
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _ASCII_INSIDE = ("utf-8", "ascii", "iso8859-1", "cp1252")  # pure ASCII needs no decoding in these
 _BLOCK = 1 << 25
+_LONGEST_RECORD = 1 << 26
 
 
 @dataclass(frozen=True)
 class FileRows:
-    """The usable rows of a file, the line on which each begins, and the problems of the file."""
+    """The usable rows of a file, the line on which each begins, and the problems of the file.
+
+    If there are several files, `starts` are the first rows of the files `names`.
+    """
 
     where: str
     frame: pl.DataFrame | None
     lines: pl.Series | None
     problems: tuple[Problem, ...]
+    starts: tuple[int, ...] = (0,)
+    names: tuple[str, ...] = ()
+
+    def place(self, row: int) -> tuple[str, int]:
+        """File and line of a row."""
+        line = int(self.lines[row]) if self.lines is not None else 1 + row
+        return self.names[bisect_right(self.starts, row) - 1] if self.names else self.where, line
+
+
+class TextBlock(NamedTuple):
+    """Consecutive rows of a file, and the line on which each begins."""
+
+    frame: pl.DataFrame
+    lines: pl.Series
 
 
 class _UnreadableError(Exception):
@@ -60,28 +82,67 @@ def read_delimited(
 
     The separator is wrong if it gives none of the `wanted` columns and another separator does.
     """
+    findings = Findings()
+    blocks = read_delimited_blocks(
+        path, findings, separator=separator, encoding=encoding, names=names, quoted=quoted, wanted=wanted
+    )
+    read = [(block.frame, block.lines) for block in blocks]
+    problems = tuple(findings.problems())
+    if not read or findings.stopped:
+        return FileRows(str(path), None, None, problems)
+    frames, lines = zip(*read, strict=True)
+    return FileRows(str(path), pl.concat(frames), pl.concat(lines), problems)
+
+
+def read_delimited_blocks(
+    path: Path,
+    findings: Findings,
+    *,
+    separator: str,
+    encoding: str = "utf-8",
+    names: Sequence[str] | None = None,
+    quoted: bool = True,
+    wanted: Collection[str] = (),
+    block_bytes: int | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Iterator[TextBlock]:
+    """The same, block by block of about `block_bytes`; problems go to `findings`, which says if they stop the reading.
+
+    There is at least one block if anything can be read. `progress` hears how many bytes of the file were taken.
+    """
     where = str(path)
-    problems: list[Problem] = []
+    lines_before, first = 0, True
     try:
-        raw = _as_utf8(_bytes_of(path), encoding, where, problems)
-        _check_separator(raw, separator, names, wanted)
-        if len(separator) > 1:
-            raw, separator = raw.replace(separator.encode(), _UNIT_SEPARATOR.encode()), _UNIT_SEPARATOR
-        quotes = np.flatnonzero(np.frombuffer(raw, np.uint8) == _QUOTE) if quoted else np.empty(0, np.int64)
-        _check_quotes(raw, quotes, separator)
-        records = _without_blank(_scan(raw, separator, quotes), raw)
-        if names is None:
-            names = _header(raw[records.starts[0] : records.ends[0]].decode().rstrip("\r\n"), separator, quoted)
-            records = _only(records, np.arange(len(records.starts)) > 0)
-        problems += _ragged(records, len(names), raw, where)
-        kept = _only(records, records.fields == len(names))
-        frame = _parse(_bytes_in(raw, kept), separator, names, quoted)
-        if frame.height != len(kept.starts):
-            what = f"it reads as {frame.height:,} rows but has {len(kept.starts):,}"
-            raise _UnreadableError(None, None, what, "write it again with a CSV writer")
+        codec = _codec(encoding)
+        for raw in _blocks_of_records(path, codec, quoted, block_bytes, progress):
+            text = _as_utf8(raw, codec, encoding, where, lines_before, findings)
+            lines = raw.count(b"\n")
+            if first:
+                _check_separator(text, separator, names, wanted)
+            inside = separator
+            if len(separator) > 1:
+                text, inside = text.replace(separator.encode(), _UNIT_SEPARATOR.encode()), _UNIT_SEPARATOR
+            quotes = np.flatnonzero(np.frombuffer(text, np.uint8) == _QUOTE) if quoted else np.empty(0, np.int64)
+            _check_quotes(text, quotes, inside, lines_before)
+            records = _without_blank(_scan(text, inside, quotes, lines_before), text)
+            if names is None:
+                if not len(records.starts):  # only blank lines so far
+                    lines_before += lines
+                    continue
+                header = text[records.starts[0] : records.ends[0]].decode().rstrip("\r\n")
+                names = _header(header, inside, quoted)
+                records = _only(records, np.arange(len(records.starts)) > 0)
+            first = False
+            _ragged(records, len(names), text, where, findings)
+            kept = _only(records, records.fields == len(names))
+            frame = _parse(_bytes_in(text, kept), inside, names, quoted)
+            if frame.height != len(kept.starts):
+                what = f"it reads as {frame.height:,} rows but has {len(kept.starts):,}"
+                raise _UnreadableError(None, None, what, "write it again with a CSV writer")
+            yield TextBlock(frame, pl.Series("line", kept.lines))
+            lines_before += lines
     except _UnreadableError as error:
-        return FileRows(where, None, None, (*problems, Problem(where, *error.args)))
-    return FileRows(where, frame, pl.Series("line", kept.lines), tuple(problems))
+        findings.stop(Problem(where, *error.args))
 
 
 def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: bool = True) -> FileRows:
@@ -96,41 +157,91 @@ def read_columns(path: Path, columns: Sequence[str], *, separator: str, quoted: 
     return FileRows(read.where, None if missing else frame.select(columns), read.lines, (*read.problems, *absent))
 
 
-def _bytes_of(path: Path) -> bytes:
+def _blocks_of_records(
+    path: Path, codec: str, quoted: bool, size: int | None, progress: Callable[[int], None] | None
+) -> Iterator[bytes]:
+    """The bytes of the file in blocks of whole records; without a `size`, or in a codec of wide signs, in one block."""
+    whole = size is None or not _splits_at_bytes(codec)
+    limit = memory_bytes() if whole else _LONGEST_RECORD + (size or 0)
+    rest, empty = b"", True
     try:
-        raw = read_bounded(path, memory_bytes())
-    except IsADirectoryError:
-        raise _UnreadableError(None, None, "it is a folder, not a file", "name the file") from None
-    except FileNotFoundError:
-        raise _UnreadableError(None, None, "the file does not exist", "check the path") from None
+        with open_text(path) as stream:
+            if whole and stream.size > limit:
+                raise OSError(errno.EINVAL, f"it has {stream.size:,} bytes, more than {limit:,}")
+            while block := stream.read(limit + 1 if whole or size is None else size):
+                if progress is not None:
+                    progress(stream.taken)
+                held = rest + block
+                if len(held) > limit:
+                    raise OSError(errno.EINVAL, f"a row, or the whole text, has more than {limit:,} bytes")
+                cut = 0 if whole else _last_end(held, quoted)
+                ready, rest = held[:cut], held[cut:]
+                if ready:
+                    empty = empty and not ready.removeprefix(_BOM).strip()
+                    yield ready
     except OSError as error:
-        raise _UnreadableError(None, None, f"it cannot be read ({reason_of(error)})", "check the file") from None
-    if not raw.removeprefix(_BOM).strip():
+        raise _unreadable(error) from None
+    except DamagedError as error:
+        what = f"the compressed file is damaged or cut short after this row ({error})"
+        raise _UnreadableError(error.lines, None, what, "fetch or write it again") from None
+    if empty and not rest.removeprefix(_BOM).strip():
         raise _UnreadableError(None, None, "the file is empty", "fetch or write it again")
-    return raw
+    if rest:
+        yield rest
 
 
-def _as_utf8(raw: bytes, encoding: str, where: str, problems: list[Problem]) -> bytes:
-    """The bytes in UTF-8 without a byte order mark. Wrong bytes are replaced, so that the rest can be checked, too."""
+def _unreadable(error: OSError) -> _UnreadableError:
+    if isinstance(error, IsADirectoryError):
+        return _UnreadableError(None, None, "it is a folder, not a file", "name the file")
+    if isinstance(error, FileNotFoundError):
+        return _UnreadableError(None, None, "the file does not exist", "check the path")
+    return _UnreadableError(None, None, f"it cannot be read ({reason_of(error)})", "check the path")
+
+
+def _last_end(held: bytes, quoted: bool) -> int:
+    """Where the last whole record ends; 0 if there is none."""
+    end = held.rfind(b"\n") + 1
+    quote = held.rfind(b'"') if quoted else -1
+    if end == 0 or quote < 0:
+        return end
+    data = np.frombuffer(held, np.uint8)
+    quotes = np.flatnonzero(data == _QUOTE)
+    newlines = np.flatnonzero(data == _NEWLINE)
+    outside = newlines[np.searchsorted(quotes, newlines) % 2 == 0]
+    return int(outside[-1]) + 1 if len(outside) else 0
+
+
+def _codec(encoding: str) -> str:
     try:
-        codec = codecs.lookup(encoding).name
+        return codecs.lookup(encoding).name
     except LookupError:
         fix = "use a Python codec such as utf-8, latin-1 or gbk"
         raise _UnreadableError(None, None, f"the encoding '{encoding}' is unknown", fix) from None
+
+
+def _splits_at_bytes(codec: str) -> bool:
+    """Whether the byte of a line end is never a part of another sign."""
+    return not codec.startswith(("utf-16", "utf-32", "utf-7", "iso2022", "hz"))
+
+
+def _as_utf8(raw: bytes, codec: str, encoding: str, where: str, lines_before: int, findings: Findings) -> bytes:
+    """The bytes in UTF-8 without a byte order mark. Wrong bytes are replaced, so that the rest can be checked, too."""
     if codec not in _ASCII_INSIDE or not raw.isascii():
         try:
             text = raw.decode(codec)
         except UnicodeDecodeError as error:
             what = f"the byte 0x{raw[error.start]:02x} is not {encoding.upper()}"
             fix = "save the file as UTF-8, or name its encoding in the schema (for instance 'encoding: latin-1')"
-            problems.append(Problem(where, 1 + raw.count(b"\n", 0, error.start), None, what, fix))
+            line = lines_before + 1 + raw.count(b"\n", 0, error.start)
+            findings.add((where, "encoding"), where, line, None, what, fix, noun=None)
             text = raw.decode(codec, "replace")
         raw = text.encode()
     zero = raw.find(b"\0")
     if zero >= 0:
         what = "there are zero bytes, so it is not text in this encoding"
-        raise _UnreadableError(1 + raw.count(b"\n", 0, zero), None, what, "save the file as UTF-8 text")
-    return raw.removeprefix(_BOM)
+        line = lines_before + 1 + raw.count(b"\n", 0, zero)
+        raise _UnreadableError(line, None, what, "save the file as UTF-8 text")
+    return raw if lines_before else raw.removeprefix(_BOM)
 
 
 def _check_separator(raw: bytes, separator: str, names: Sequence[str] | None, wanted: Collection[str]) -> None:
@@ -151,7 +262,7 @@ def _check_separator(raw: bytes, separator: str, names: Sequence[str] | None, wa
         raise _UnreadableError(1, None, what, fix)
 
 
-def _check_quotes(raw: bytes, quotes: Integers, separator: str) -> None:
+def _check_quotes(raw: bytes, quotes: Integers, separator: str, lines_before: int) -> None:
     """Refuse a quote that does not open at the start of a cell or does not close at its end."""
     if len(quotes) == 0:
         return
@@ -167,16 +278,16 @@ def _check_quotes(raw: bytes, quotes: Integers, separator: str) -> None:
     if len(opening) > pairs:
         bad[-1] = True
     if bad.any():
-        line = 1 + raw.count(b"\n", 0, int(opening[np.argmax(bad)]))
+        line = lines_before + 1 + raw.count(b"\n", 0, int(opening[np.argmax(bad)]))
         fix = 'write a quote in a cell as "" and put the whole cell in quotes'
         raise _UnreadableError(line, None, "a quote opens inside a cell or never closes", fix)
 
 
-def _scan(raw: bytes, separator: str, quotes: Integers) -> _Records:
+def _scan(raw: bytes, separator: str, quotes: Integers, lines_before: int) -> _Records:
     """Where each record starts and ends, its number of fields and its line; block by block, to save memory."""
     data = np.frombuffer(raw, dtype=np.uint8)
     ends, fields, lines = [], [], []
-    separators_before = lines_before = 0
+    separators_before, first_line = 0, lines_before
     for start in range(0, len(data), _BLOCK):
         block = data[start : start + _BLOCK]
         newlines = start + np.flatnonzero(block == _NEWLINE)
@@ -199,7 +310,7 @@ def _scan(raw: bytes, separator: str, quotes: Integers) -> _Records:
         starts=np.concatenate([[0], end[:-1]]),
         ends=end,
         fields=1 + np.ediff1d(counts, to_begin=counts[:1]),
-        lines=1 + np.concatenate([[0], np.concatenate(lines)[:-1]]),
+        lines=1 + np.concatenate([[first_line], np.concatenate(lines)[:-1]]),
     )
 
 
@@ -230,23 +341,21 @@ def _header(line: str, separator: str, quoted: bool) -> list[str]:
     return names
 
 
-def _ragged(records: _Records, expected: int, raw: bytes, where: str) -> list[Problem]:
-    problems = []
+def _ragged(records: _Records, expected: int, raw: bytes, where: str, findings: Findings) -> None:
     few, many = records.fields < expected, records.fields > expected
     if len(few) and few[-1] and raw[-1] != _NEWLINE:
         what = f"the last line is cut short: {_count(records.fields[-1])} instead of {expected}"
-        problems.append(Problem(where, int(records.lines[-1]), None, what, "fetch or write the file again"))
+        fix = "fetch or write the file again"
+        findings.add((where, "cut"), where, int(records.lines[-1]), None, what, fix)
         few = np.append(few[:-1], False)
-    for mask, fix in (
-        (few, "add the missing ones, or delete the row"),
-        (many, "put a cell that contains the separator in quotes, or delete the row"),
+    for name, mask, fix in (
+        ("few", few, "add the missing ones, or delete the row"),
+        ("many", many, "put a cell that contains the separator in quotes, or delete the row"),
     ):
         bad = np.flatnonzero(mask)
         if len(bad):
-            more = f" (the first of {len(bad):,} such rows)" if len(bad) > 1 else ""
-            what = f"{_count(records.fields[bad[0]])} instead of {expected}{more}"
-            problems.append(Problem(where, int(records.lines[bad[0]]), None, what, fix))
-    return problems
+            what = f"{_count(records.fields[bad[0]])} instead of {expected}"
+            findings.add((where, name), where, int(records.lines[bad[0]]), None, what, fix, count=len(bad))
 
 
 def _count(fields: int) -> str:

@@ -34,10 +34,13 @@ def _converted(table: Any, where: str) -> pl.DataFrame:
         converted = pl.from_pandas(table.reset_index(drop=True))
     elif library == "pyarrow":
         converted = pl.from_arrow(table)
+    elif hasattr(table, "__arrow_c_stream__"):  # a DuckDB relation, the answer of a query, a reader of batches
+        converted = pl.DataFrame(table)
     if isinstance(converted, pl.DataFrame):
         return converted
     raise DataError(
-        f"{where} is a {type(table).__name__}: give a polars or pandas frame, an Arrow table, or a mapping of arrays"
+        f"{where} is a {type(table).__name__}: give a polars or pandas frame, an Arrow table or stream, or a mapping "
+        "of arrays"
     )
 
 

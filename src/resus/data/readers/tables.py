@@ -1,28 +1,33 @@
 """Tables of the user's own, CSV or Parquet: read with a schema, joined and written."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from resus.data.log.manifest import ScoreFacts
+from resus.data.log.manifest import ScoreFacts, SideCounts
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import Problem, find_problems, refuse
-from resus.data.readers.delimited import FileRows, read_delimited
-from resus.data.readers.frames import as_frame
+from resus.data.problems import Place, Problem, find_problems, refuse
+from resus.data.readers.delimited import FileRows
+from resus.data.readers.files import (
+    PARQUET_SUFFIXES,
+    TAB_SUFFIXES,
+    every_column,
+    find_parts,
+    read_parts,
+    read_rows,
+    table_name,
+)
+from resus.data.readers.side_tables import join_sides, read_sides
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
-from resus.files import atomic_path, check_regular, memory_bytes, reason_of
+from resus.files import atomic_path
 
-PARQUET_SUFFIXES = (".parquet", ".pq")
-TAB_SUFFIXES = (".tsv", ".tab")
 OWN_DEFAULTS = BuildOptions()
-_CELL_BYTES = 4  # at least, of a cell in memory
 
 _ROLES = {
     "user": ("user", "uid", "member", "visitor", "customer"),
@@ -48,12 +53,20 @@ class RawTable:
     lines: pl.Series | None = None
     defaults: BuildOptions = OWN_DEFAULTS
     truth: tuple[str, str] | None = None
+    sides: Mapping[str, SideCounts] = field(default_factory=dict)
+    place: Place | None = None  # of a row, if there are several files
 
     def check(self, options: BuildOptions) -> list[Problem]:
         """All problems: first those of the file, then those of the rows."""
         if self.frame is None or self.schema is None:
             return list(self.problems)
-        return [*self.problems, *find_problems(self.frame, self.schema, options, where=self.where, lines=self.lines)]
+        found = find_problems(self.frame, self.schema, options, where=self.where, lines=self.lines, place=self.place)
+        return [*self.problems, *found]
+
+    @property
+    def notices(self) -> list[str]:
+        """What is no mistake, but good to know: users and items without a row, rows that nothing names."""
+        return [said for role, counts in self.sides.items() if (said := counts.sentence(role[:-1]))]
 
 
 class ScoreWriter(Protocol):
@@ -73,22 +86,63 @@ class ScoreWriter(Protocol):
 def read_table(
     path: Path, schema: TableSchema | None, options: PrepareOptions, *, writer: ScoreWriter | None = None
 ) -> RawTable:
-    """Read a CSV, TSV or Parquet file with its schema, and the columns that a `writer` needs."""
+    """Read a table of one or several files with its schema, its side tables, and the columns that a `writer` needs."""
     if schema is not None and options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
     schema = schema and schema.drawing(options.negatives)
-    if path.suffix.lower() in PARQUET_SUFFIXES:
-        read = _read_parquet(path, schema, writer)
-    else:
-        separator = _separator(path, schema)
-        encoding = schema.encoding if schema else "utf-8"
-        wanted = schema.columns if schema else ()
-        read = read_delimited(path, separator=separator, encoding=encoding, wanted=wanted)
-    problems = read.problems
-    if schema is None and read.frame is not None:
-        problems = (*problems, _no_schema(read.frame, read.where))
-    defaults = schema.build_options(OWN_DEFAULTS) if schema else OWN_DEFAULTS
-    return RawTable(path.stem, read.where, schema, read.frame, problems, read.lines, defaults)
+    name, parts = table_name(path), find_parts(path)
+    if isinstance(parts, Problem):
+        return RawTable(name, str(path), schema, None, (parts,))
+
+    def choose(present: Collection[str], where: str) -> list[str] | None:
+        if schema is None:
+            return None
+        columns = [name for name in schema.event_columns if name in present]
+        if writer is not None:
+            joined = [*present, *schema.of_user, *schema.of_item]
+            columns += [name for name in writer.columns_to_learn_from(schema, joined, where) if name in present]
+        return list(dict.fromkeys(columns))
+
+    read = read_parts(
+        path,
+        parts,
+        separator=schema.separator if schema else None,
+        encoding=schema.encoding if schema else "utf-8",
+        wanted=schema.event_columns if schema else (),
+        choose=choose,
+    )
+    if schema is None:
+        guess = () if read.frame is None else (_no_schema(read.frame, read.where),)
+        return RawTable(name, read.where, None, read.frame, (*read.problems, *guess), read.lines)
+    return joined_table(name, schema, read, defaults=schema.build_options(OWN_DEFAULTS))
+
+
+def joined_table(
+    name: str,
+    schema: TableSchema,
+    read: FileRows,
+    *,
+    defaults: BuildOptions = OWN_DEFAULTS,
+    truth: tuple[str, str] | None = None,
+) -> RawTable:
+    """The table of these events with the fields of its side tables."""
+    sides, problems = read_sides(schema)
+    frame, counts = read.frame, dict[str, SideCounts]()
+    if frame is not None:
+        frame, unmatched, counts = join_sides(frame, sides, read.place)
+        problems += unmatched
+    return RawTable(
+        name=name,
+        where=read.where,
+        schema=schema,
+        frame=frame,
+        problems=(*read.problems, *problems),
+        lines=read.lines,
+        defaults=defaults,
+        truth=truth,
+        sides=counts,
+        place=read.place,
+    )
 
 
 def attach(
@@ -110,45 +164,6 @@ def attach(
         what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
         problems.append(Problem(rows.where, None, key, what, "fetch the file again: rows are missing"))
     return events.join(listed, on=key, how="left", maintain_order="left")
-
-
-def _separator(path: Path, schema: TableSchema | None) -> str:
-    return (schema and schema.separator) or ("\t" if path.suffix.lower() in TAB_SUFFIXES else ",")
-
-
-def _read_parquet(path: Path, schema: TableSchema | None, writer: ScoreWriter | None = None) -> FileRows:
-    where = str(path)
-    unusable = unusable_file(path)
-    if unusable is not None:
-        return FileRows(where, None, None, (unusable,))
-    try:
-        # Arrow, not polars, whose reader panics on some damaged files
-        with pq.ParquetFile(path) as file:
-            present, rows = file.schema_arrow.names, file.metadata.num_rows
-        columns = [name for name in schema.columns if name in present] if schema else present
-        if schema and writer:
-            columns = list(dict.fromkeys([*columns, *writer.columns_to_learn_from(schema, present, where)]))
-        if rows * len(columns or present) * _CELL_BYTES > memory_bytes():
-            what = f"its {rows:,} rows do not fit in memory"
-            return FileRows(where, None, None, (Problem(where, None, None, what, "split it into several files"),))
-        table = pq.read_table(path, columns=columns or present).replace_schema_metadata(None)
-        table.validate(full=True)
-        return FileRows(where, as_frame(table, where), None, ())
-    except (pa.ArrowException, pl.exceptions.PolarsError, UnicodeDecodeError, OSError) as error:
-        reason = str(error).partition("\n")[0]
-        problem = Problem(where, None, None, f"it is not a whole Parquet file ({reason})", "fetch or write it again")
-        return FileRows(where, None, None, (problem,))
-
-
-def unusable_file(path: Path) -> Problem | None:
-    """Why a path cannot be read as a file: it is missing, or something else, such as a pipe that may never end."""
-    try:
-        check_regular(path)
-    except FileNotFoundError:
-        return Problem(str(path), None, None, "the file does not exist", "check the path")
-    except OSError as error:
-        return Problem(str(path), None, None, f"it cannot be read ({reason_of(error)})", "check the path")
-    return None
 
 
 def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
@@ -179,10 +194,7 @@ def _guess_kind(series: pl.Series) -> str:
 
 def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
     """All rows and columns of a CSV, TSV or Parquet file; DataError if something is wrong with it."""
-    if path.suffix.lower() in PARQUET_SUFFIXES:
-        read = _read_parquet(path, None)
-    else:
-        read = read_delimited(path, separator=_separator(path, schema), encoding=schema.encoding)
+    read = read_rows(path, separator=schema.separator, encoding=schema.encoding, wanted=(), choose=every_column)
     refuse(read.problems)
     assert read.frame is not None
     return read.frame

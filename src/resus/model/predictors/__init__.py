@@ -32,6 +32,7 @@ class PredictorSettings(Settings):
     title: ClassVar[str]  # as tables call it
     absent: ClassVar[bool] = False  # there is no shared model
     trainable: ClassVar[bool] = True  # resus trains it, and can do so again without some of the users
+    extra: ClassVar[str] = ""  # of resus, that it needs
 
     @property
     def name(self) -> str:
@@ -116,6 +117,7 @@ class LightGBMSettings(PredictorSettings):
     boosting_patience: int = Field(default=20, ge=1, description="stop after this many trees without a better AUC")
     boosting_rate: float = Field(default=0.1, gt=0, description="shrinkage of each tree")
     title: ClassVar[str] = "LightGBM"
+    extra: ClassVar[str] = "trees"
 
     def build_predictor(self, features: "FeatureMap") -> "Predictor":
         from resus.model.predictors.gradient_boosting import GradientBoosting

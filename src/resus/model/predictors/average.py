@@ -39,6 +39,10 @@ class AveragePredictor(Predictor):
         networks = [member.network for member in self.members if member.network is not None]
         return _Mean(networks) if len(networks) == len(self.members) else None
 
+    @property
+    def lead(self) -> Predictor:
+        return self.members[0]
+
     def files(self) -> dict[str, bytes]:
         files = [(n, name, content) for n, one in enumerate(self.members, 1) for name, content in one.files().items()]
         return {f"{PurePath(name).stem}-{n}{PurePath(name).suffix}": content for n, name, content in files}

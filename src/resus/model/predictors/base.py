@@ -12,6 +12,7 @@ from resus.arrays import Floats, Integers
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
 from resus.model.encoders.base import Encoder
+from resus.model.growing import Growth
 from resus.progress import Progress, silent
 
 SCORING_ROWS = 2048
@@ -40,6 +41,16 @@ class Predictor(ABC):
     def fit(self, log: InteractionLog, train: Integers, validation: Integers, *, seed: int, threads: int) -> float:
         """Learn from rows of a log, and return the AUC on the validation rows; only if it is trained and no network."""
         raise NotImplementedError(f"{type(self).__name__} is not trained on rows")
+
+    @property
+    def lead(self) -> "Predictor":
+        """The one that learned from all training users, if it is made of several."""
+        return self
+
+    def start_from(self, other: "Predictor", growth: Growth) -> str | None:
+        """Take the weights of a trained predictor of the same kind as a start; say why if that is impossible."""
+        self.load_state_dict(growth.state(other.state_dict(), self.state_dict(), "predictor"))
+        return None
 
     def files(self) -> dict[str, bytes]:
         """Files, by name, from which programs in other languages can read a predictor that is not a network."""

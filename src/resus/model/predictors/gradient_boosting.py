@@ -11,6 +11,7 @@ from resus.arrays import Floats, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.log import InteractionLog
 from resus.episodes.batch import Features, features_of
+from resus.model.growing import Growth
 from resus.model.predictors.base import Predictor
 from resus.model.predictors.in_numpy import read_booster
 
@@ -30,6 +31,7 @@ class GradientBoosting(Predictor):
         self.num_leaves = num_leaves
         self.patience = patience
         self.booster: lightgbm.Booster | None = None
+        self._start: lightgbm.Booster | None = None
 
     def fit(
         self,
@@ -69,9 +71,20 @@ class GradientBoosting(Predictor):
             data,
             num_boost_round=self.rounds,
             valid_sets=[held_out],
+            init_model=self._start,
             callbacks=[lightgbm.early_stopping(self.patience, verbose=False)],
         )
         return float(self.booster.best_score["valid_0"]["auc"])
+
+    def start_from(self, other: Predictor, growth: Growth) -> str | None:
+        """The first trees are those of the other. A multi-hot field with new values gives them other columns."""
+        assert isinstance(other, GradientBoosting)
+        if list(growth.before.tree_columns()) != list(growth.after.tree_columns()):
+            return (
+                "LightGBM is trained anew: a field with several values per row has new values, so its columns changed"
+            )
+        self._start = other.booster
+        return None
 
     def logits(self, features: Features) -> Tensor:
         assert self.booster is not None, "fit or load the booster first"

@@ -24,7 +24,8 @@ def train_plus(run: Run, model: Personalizer) -> None:
     The factors come from the training users. The scales come from the validation users, whose labels trained neither
     the predictor nor the factors. With few users, predictors that miss a fold of them are worse than the one of all,
     and factors learned on their logits may be, too: so the factors are also learned without folds. Likewise, choices
-    may or may not speak of tastes. The validation users choose.
+    may or may not speak of tastes. The validation users choose. After a warm start the factors are always learned
+    without folds too, because the predictors of the folds may know less than the one that started warm.
     """
     pretrain(run, model.predictor)
     kept = open_logits(run)
@@ -37,7 +38,7 @@ def train_plus(run: Run, model: Personalizer) -> None:
     best.try_("", own, choices_speak_of_tastes=False)
     if PlusLearner.of(model.learner).log_choices is not None:
         best.try_(" shared with choices", own, choices_speak_of_tastes=True)
-    if fitted and len(run.split.train) < FEW_USERS:
+    if fitted and (len(run.split.train) < FEW_USERS or run.start):
         unfolded = np.full_like(kept, np.nan)
         best.try_(" without folds", unfolded, choices_speak_of_tastes=best.choices_speak_of_tastes)
     model.load_state_dict(best.state)
@@ -73,8 +74,9 @@ def _learn(run: Run, model: Personalizer, logits: Floats, stage: str) -> None:
         return run.validation.auc_of_model(model, logits, sizes)
 
     epochs, patience = FactorSettings.of(run.config.encoder).epochs, run.config.training.patience
-    schedule = run.schedule(f"factors{stage}", epochs=epochs, patience=patience, validate=validate)
-    learn_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed)
+    schedule = run.schedule(f"factors{stage}", epochs=epochs, patience=patience, validate=validate, continues=True)
+    is_new = run.start.growth(run.log.features).is_new if run.start else None
+    learn_factors(model, logits, run.log, run.split.train, schedule, seed=run.config.seed, is_new=is_new)
     learn_scales(run, model, logits, validate, f"scales{stage}")
 
 

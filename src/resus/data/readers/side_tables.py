@@ -1,0 +1,223 @@
+"""Side tables: one row per user or per item, whose fields are joined to the events."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from resus.arrays import Booleans, Integers
+from resus.checking import nearest_key
+from resus.data.fields.base import BadRows
+from resus.data.fields.values import as_text, is_missing
+from resus.data.log.manifest import SideCounts
+from resus.data.problems import Finder, Place, Problem
+from resus.data.readers.delimited import FileRows
+from resus.data.readers.files import find_parts, read_parts
+from resus.data.readers.frames import as_frame
+from resus.data.schema import FieldSchema, SideTable, TableSchema
+
+NO_ROW = -1
+
+_NOUNS = {"users": "user", "items": "item"}
+
+
+@dataclass(frozen=True)
+class SideRows:
+    """The rows of one side table, each with its own key, and the column of the events that names them."""
+
+    role: str  # users or items
+    column: str
+    key: str
+    where: str
+    keys: pl.Series  # text
+    kinds: Mapping[str, FieldSchema]
+    frame: pl.DataFrame  # the fields alone
+    lines: pl.Series | None = None
+
+    @property
+    def noun(self) -> str:
+        return _NOUNS[self.role]
+
+    def line(self, row: int) -> int:
+        return int(self.lines[row]) if self.lines is not None else 1 + row
+
+    def rows_of(self, values: pl.Series) -> Integers:
+        """The row of each value of the events' column, `NO_ROW` where there is none."""
+        rows = self.keys.alias("key").to_frame().with_row_index("row")
+        asked = as_text(values).alias("key").to_frame()
+        found = asked.join(rows, on="key", how="left", maintain_order="left")["row"].cast(pl.Int64)
+        return found.fill_null(NO_ROW).to_numpy()
+
+
+def side_files(schema: TableSchema) -> list[Path]:
+    """All files of the side tables of a schema; a table that is missing is named all the same."""
+    files: list[Path] = []
+    for side in schema.sides.values():
+        parts = find_parts(Path(side.path)) if side.path and side.frame is None else []
+        files += [Path(str(side.path))] if isinstance(parts, Problem) else parts
+    return files
+
+
+def read_sides(schema: TableSchema) -> tuple[list[SideRows], list[Problem]]:
+    """The side tables of a schema. Those with a problem are left out."""
+    found, problems = [], []
+    for role, column, side in (("users", schema.user, schema.users), ("items", schema.item, schema.items)):
+        if side is not None:
+            read = read_side(role, side)
+            checked = side_of(role, column, side, read)
+            problems += checked if isinstance(checked, list) else []
+            found += [checked] if isinstance(checked, SideRows) else []
+    return found, problems
+
+
+def read_side(role: str, side: SideTable) -> FileRows:
+    if side.frame is not None:
+        where = f"the table of {role}"
+        return FileRows(where, as_frame(side.frame, where), None, ())
+    if not side.path:
+        fix = "give its path or, in Python, its frame"
+        return FileRows(role, None, None, (Problem(role, None, None, "the side table has no path", fix),))
+    path = Path(side.path)
+    parts = find_parts(path)
+    if isinstance(parts, Problem):
+        return FileRows(str(path), None, None, (parts,))
+    wanted = side.columns
+    return read_parts(
+        path,
+        parts,
+        separator=side.separator,
+        encoding=side.encoding,
+        wanted=wanted,
+        choose=lambda present, _: [name for name in wanted if name in present],
+    )
+
+
+def side_of(role: str, column: str, side: SideTable, read: FileRows) -> SideRows | list[Problem]:
+    """The rows that were read, if nothing is wrong with them: columns, keys and values."""
+    frame, key = read.frame, side.key
+    assert key is not None
+    if frame is None or read.problems:
+        return list(read.problems)
+    problems = _missing_columns(frame, side, read.where, role) or _nested_columns(frame, side, read.where)
+    if frame.is_empty():
+        problems.append(Problem(read.where, None, None, "there is no row of data", "check that the file is complete"))
+    if not problems:
+        problems += _bad_keys(frame[key], Finder(read.where, read.place), _NOUNS[role])
+        for name, field in side.fields.items():
+            problems += Finder(read.where, read.place).problems(name, field.bad_rows(frame[name]))
+    if problems:
+        return problems
+    fields = frame.select(list(side.fields))
+    return SideRows(role, column, key, read.where, as_text(frame[key]), side.fields, fields, read.lines)
+
+
+def _bad_keys(column: pl.Series, finder: Finder, noun: str) -> list[Problem]:
+    """Keys that are empty or listed twice."""
+    keys = as_text(column)
+
+    def what(again: int) -> str:
+        earlier = int((keys == keys[again]).arg_true()[0])
+        return f"{keys[again]!r} is listed twice, here and in {finder.beside(earlier, again)}"
+
+    repeated = BadRows(keys.is_not_null() & ~keys.is_first_distinct(), what, f"keep one row for each {noun}")
+    empty = BadRows(is_missing(column), f"the {noun} is empty", "fill it or delete the row")
+    return finder.problems(column.name, [empty, repeated])
+
+
+def _nested_columns(frame: pl.DataFrame, side: SideTable, where: str) -> list[Problem]:
+    lists = {name for name, field in side.fields.items() if field.field_class.takes_lists}
+    fix = "declare the field multi, or keep one value"
+    nested = [name for name in side.columns if frame[name].dtype.is_nested() and name not in lists]
+    return [Problem(where, None, name, "each cell holds several values", fix) for name in nested]
+
+
+def _missing_columns(frame: pl.DataFrame, side: SideTable, where: str, role: str) -> list[Problem]:
+    problems = []
+    for name in side.columns:
+        if name not in frame.columns:
+            what = f"there is no such column among {', '.join(frame.columns)}"
+            nearest = nearest_key(name, frame.columns)
+            fix = f"did you mean '{nearest}'?" if nearest else "add it, or correct the schema"
+            if name == side.key:
+                what = f"the key of the {role} is missing: {what}"
+                fix = f"set 'key' of {role} in the schema" + (f", such as 'key: {nearest}'" if nearest else "")
+            problems.append(Problem(where, None, name, what, fix))
+    return problems
+
+
+class SideMatch:
+    """Counts which rows of a side table the events name, and which events name none; block by block."""
+
+    def __init__(self, side: SideRows) -> None:
+        self.side = side
+        self._used = np.zeros(len(side.keys), dtype=np.bool_)
+        self._absent: dict[str, None] = {}
+        self._events = 0
+        self._without = 0
+        self.first: tuple[str, int, str] | None = None  # file, line and key of the first event without a row
+
+    def add(self, values: pl.Series, rows: Integers, place: Place) -> None:
+        """Some events with these values name these rows."""
+        self._used[rows[rows != NO_ROW]] = True
+        absent: Booleans = rows == NO_ROW
+        self._events += len(rows)
+        self._without += int(absent.sum())
+        if absent.any():
+            texts = as_text(values.filter(pl.Series(absent)))
+            if self.first is None and texts[0] is not None:
+                self.first = (*place(int(absent.argmax())), str(texts[0]))
+            self._absent |= dict.fromkeys(texts.drop_nulls().unique().to_list())
+
+    def problems(self) -> list[Problem]:
+        """Keys that match nothing; events without a row whose fields need a value."""
+        if self._events == 0 or self.first is None:
+            return []
+        side, (where, line, shown) = self.side, self.first
+        if self._used.any():
+            needed = [name for name, kind in side.kinds.items() if kind.bad_rows(side.frame[name].clear(1))]
+            many = f" (the first of {self._without:,} such rows)" if self._without > 1 else ""
+            what = f"{side.noun} {shown!r} has no row in {side.where}, and the field must not be missing{many}"
+            return [Problem(where, line, name, what, "add the row, or delete its events") for name in needed]
+        what = (
+            f"none of its {len(side.keys):,} rows names a {side.noun} of the events: the first key is "
+            f"{side.keys[0]!r}, the first {side.noun} of the events {shown!r}"
+        )
+        return [
+            Problem(
+                side.where, side.line(0), side.key, what, f"write the same ids in both, or set 'key' of {side.role}"
+            )
+        ]
+
+    @property
+    def counts(self) -> SideCounts:
+        unused = (~self._used).nonzero()[0]
+        return SideCounts(
+            table=self.side.where,
+            rows=len(self.side.keys),
+            unused=len(unused),
+            first_unused=self.side.line(int(unused[0])) if len(unused) else None,
+            missing=len(self._absent),
+            events=self._without,
+            first_missing=None if self.first is None else f"{Path(self.first[0]).name}, row {self.first[1]}",
+        )
+
+
+def join_sides(
+    events: pl.DataFrame, sides: Sequence[SideRows], place: Place
+) -> tuple[pl.DataFrame, list[Problem], dict[str, SideCounts]]:
+    """The events with the fields of their users and items, what is wrong, and what matches."""
+    problems, counts = [], {}
+    for side in sides:
+        if side.column not in events.columns or events[side.column].dtype.is_nested():
+            continue  # the events have a problem of their own
+        rows, match = side.rows_of(events[side.column]), SideMatch(side)
+        match.add(events[side.column], rows, place)
+        positions = pl.Series(rows).replace(NO_ROW, None)
+        events = events.drop(side.frame.columns, strict=False).with_columns(
+            side.frame[name].gather(positions) for name in side.frame.columns
+        )
+        problems += match.problems()
+        counts[side.role] = match.counts
+    return events, problems, counts
