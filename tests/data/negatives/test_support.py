@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from planted_models import events
 
-from resus.data.build import build_log
+from resus import build_log
 from resus.data.log.log import InteractionLog
 from resus.data.negatives.support import Completed, NegativeItems
 from resus.data.options import BuildOptions

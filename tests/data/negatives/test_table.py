@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resus.data.build import build_log
+from resus import build_log
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
 from resus.data.negatives.settings import NegativeSettings
