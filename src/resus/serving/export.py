@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from resus.artifact import FACTS, WEIGHTS, Artifact, rebuild
+from resus.artifact import FACTS, NEGATIVES, WEIGHTS, Artifact, rebuild
 from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.movielens import MOVIES
 from resus.data.log.log import InteractionLog
@@ -19,7 +19,7 @@ from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
 from resus.serving.profiles import PROFILES, Profiles
 
-PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
+PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
 
 
 def export(
@@ -52,7 +52,9 @@ def export(
     if titles and not any(catalogue.titles):
         raise DataError(f"none of the {len(titles):,} titles belongs to an item of {log_folder}: check the titles file")
     with atomic_folder(out) as aside:
-        (aside / WEIGHTS).write_bytes(opened.read(WEIGHTS))
+        for name in (WEIGHTS, NEGATIVES):
+            if name in opened:
+                (aside / name).write_bytes(opened.read(name))
         catalogue.save(aside)
         described = Profiles.of(log, split.train, catalogue) if profiles else None
         if described is not None and described.fields:
