@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from resus.data.options import BuildOptions, PrepareOptions
     from resus.data.schema import FieldSchema, TableSchema
     from resus.estimator import Resus
+    from resus.estimator.verdict import compare
+    from resus.evaluation.comparison import Comparison
     from resus.evaluation.results import Results
     from resus.external.prepare import prepare
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArtifactError",
     "BuildOptions",
+    "Comparison",
     "Config",
     "ConfigError",
     "DataError",
@@ -56,6 +59,7 @@ __all__ = [
     "TrainingError",
     "__version__",
     "build_log",
+    "compare",
     "load",
     "open_log",
     "planted_log",
@@ -64,6 +68,7 @@ __all__ = [
 
 _HOMES = {
     "BuildOptions": "resus.data.options",
+    "Comparison": "resus.evaluation.comparison",
     "Config": "resus.config.settings",
     "FieldSchema": "resus.data.schema",
     "InteractionLog": "resus.data.log.log",
@@ -73,6 +78,7 @@ _HOMES = {
     "Resus": "resus.estimator",
     "TableSchema": "resus.data.schema",
     "build_log": "resus.data.build",
+    "compare": "resus.estimator.verdict",
     "planted_log": "resus.data.datasets.planted",
     "prepare": "resus.external.prepare",
 }

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from resus.cli import (
+    compare,
     doctor,
     evaluate,
     export,
@@ -54,6 +55,7 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty
 app.command("prepare", short_help="Turn a data set or your own table into a log.")(prepare.command)
 app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
 app.command("evaluate", short_help="Measure quality on new users, by number of events.")(evaluate.command)
+app.command("compare", short_help="Say whether a new model is better than an old one.")(compare.command)
 app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)
 app.command("recommend", short_help="Rank all items for users, from their events so far.")(recommend.command)
 app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
