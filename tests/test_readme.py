@@ -185,6 +185,8 @@ def check(command: str, *, whole: bool = True) -> None:
     elif program == "make":
         done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+    elif program == "python" and words[:2] == ["-m", "resus"]:
+        check_command(words[2:] or ["--help"], whole=whole)
     elif program == "python" and words[0] == "-m":
         check_benchmark(words[1], words[2:])
     elif program.endswith("pip") and words[0] == "install":
@@ -252,6 +254,7 @@ def test_every_option_in_a_sentence_exists(shown: Shown) -> None:
         "python -m benchmarks.quality ml-2m",
         "pip install -e '.[rays]'",
         "resuss train",
+        "python -m resus trian",
     ],
 )
 def test_a_wrong_command_is_noticed(command: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 300  # for any one step
+SECONDS = 900  # for any one step
 SMALL = "--set training.folds=1 --set predictor.epochs=1 --set training.epochs=2 --set predictor.hidden_units=[8]"
 COMMANDS = (
     "prepare planted --set users=120 --set items=20 --set events_per_user=20 --out log",
