@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 from resus.checking import Registry, Settings
 from resus.errors import ConfigError
 from resus.model.encoders import ENCODERS, EncoderSettings, NetworkSettings
+from resus.wording import advice
 
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
@@ -200,8 +201,11 @@ def expanded(chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not colon and "." in kind:
         raise ConfigError(
-            f"the predictor '{kind}' looks like a file: let it score the table with 'resus prepare --score-with {kind}'"
-            ", or in Python give its Path"
+            f"the predictor '{kind}' looks like a file: "
+            + advice(
+                python=f"give Path('{kind}')",
+                command=f"let it score the table with 'resus prepare --score-with {kind}'",
+            )
         )
     if not colon:
         return {}
