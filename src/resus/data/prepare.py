@@ -60,7 +60,9 @@ def prepare_log(
             assert manifest.table is not None
             assert manifest.options is not None
             build = manifest.options.model_dump(include=set(BuildOptions.model_fields))
-            used = options.model_dump() | build | {"label_threshold": manifest.table.label_threshold}
+            drawn = manifest.negatives.per_event if manifest.negatives else None
+            used = options.model_dump() | build
+            used |= {"label_threshold": manifest.table.label_threshold, "negatives": drawn}
             return manifest.model_copy(
                 update={
                     "options": PrepareOptions.model_validate(used),

@@ -15,6 +15,7 @@ from resus.errors import DataError
 from resus.wording import advice, setting
 
 Place = Callable[[int], tuple[str, int]]  # file and line of a row
+DRAW = "write 'negatives: 2' in the schema, which draws two items per row that the user has not had"
 _FILL = "fill it or delete the row"
 
 
@@ -111,7 +112,7 @@ def find_problems(
         if name in usable:
             problems += finder.problems(name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)])
     if schema.label in usable:
-        problems += _label_problems(frame[schema.label], schema, finder)
+        problems += _label_problems(frame[str(schema.label)], schema, finder)
     if schema.time in usable:
         problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
     for name, field in schema.fields.items():
@@ -119,9 +120,9 @@ def find_problems(
             problems += finder.problems(name, field.bad_rows(frame[name]))
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
-    if options.single_events == "error" and schema.user in usable:
+    if schema.negatives is None and options.single_events == "error" and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
-    return problems
+    return [*problems, *_single_item(frame, schema, where)]
 
 
 @dataclass(frozen=True)
@@ -170,6 +171,7 @@ def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
 
 
 def _label_problems(column: pl.Series, schema: TableSchema, finder: Finder) -> list[Problem]:
+    assert schema.label is not None
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
     found = bad_numbers(column, f"write {wanted}, or delete the row")
@@ -182,10 +184,12 @@ def _label_problems(column: pl.Series, schema: TableSchema, finder: Finder) -> l
         found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
     problems = finder.problems(schema.label, found)
     labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
-    if labels.n_unique() == 1:
+    if labels.n_unique() == 1 and not (schema.negatives is not None and labels[0] == 1):
         rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
         what = f"every label is {labels[0]:g}{rule}, so there is nothing to learn"
         fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
+        if labels[0] == 1 and schema.negatives is None:
+            fix += f", or, if these are all clicks, plays or purchases, {DRAW}"
         problems.append(Problem(finder.where, None, schema.label, what, fix))
     return problems
 
@@ -220,6 +224,15 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: Finder) -
 
     fix = f"delete the copy, or set duplicates to first, last or keep ({setting('duplicates', 'first')})"
     return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
+
+
+def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
+    """With drawn negatives, a single event of a user leaves rows to predict, but there must be items to draw."""
+    alone = schema.item in frame.columns and frame[schema.item].drop_nulls().n_unique() == 1
+    if schema.negatives is None or not alone:
+        return []
+    fix = "check the item column, or leave negatives out"
+    return [Problem(where, None, schema.item, "a single item leaves no negative to draw", fix)]
 
 
 def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:

@@ -3,6 +3,7 @@
 It holds ids, titles, counts and mean labels of the items of one log.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,9 +16,9 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from resus.arrays import Array, Floats, Ids, Integers
-from resus.arrow_files import read_arrow
+from resus.arrow_files import lists_of, matrix_of, read_arrow
 from resus.checked_folder import CheckedFolder
-from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.feature_map import Block, FeatureMap
 from resus.data.fields.values import spelled, text_of
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
@@ -30,6 +31,7 @@ STEADY = 0.9  # share of an item's rows that must hold one value, for the field 
 MAX_CHOICES = 50  # values that are listed for a field
 
 Columns = dict[str, Array]
+log = logging.getLogger("resus.serving")
 
 
 class CatalogueFacts(BaseModel):
@@ -133,6 +135,10 @@ class Catalogue:
         assert self.weights is not None
         return Rows(ids, np.where(filled, self.weights[places], read.weights))
 
+    def refuse_missing(self, features: FeatureMap, row: Rows) -> None:
+        """Refuse a new item that lacks a field which every row must have."""
+        features.refuse_missing(np.where(self.field_of >= 0, row.ids, self.ids[:1]))
+
     def updated(self, features: FeatureMap, changes: Mapping[str, Mapping[str, Any]]) -> tuple["Catalogue", Integers]:
         """With other titles and fields of items, new items and removals, as `latest` of the changes gives them.
 
@@ -141,28 +147,28 @@ class Catalogue:
         items, titles, removed = list(self.items), list(self.titles), set(self.removed)
         places, changed = dict(self.places), []
         unknown = Rows(*features.encode_rows([{}]))
-        new_rows = sum(item not in places for item, change in changes.items() if not change["removed"])
+        changes = _readable(features, changes)
+        rows = Rows(*features.encode_rows([change["fields"] for change in changes.values()]))
+        new_rows = sum(item not in places and not _says_nothing(change) for item, change in changes.items())
         ids = np.concatenate([self.ids, np.repeat(unknown.ids, new_rows, axis=0)])
         weights = None
         if self.weights is not None and unknown.weights is not None:
             weights = np.concatenate([self.weights, np.repeat(unknown.weights, new_rows, axis=0)])
-        for item, change in changes.items():
+        for number, (item, change) in enumerate(changes.items()):
             place = places.get(item)
-            if change["removed"]:
-                removed |= set() if place is None else {place}
+            if place is None and _says_nothing(change):
                 continue
             if place is None:
                 place = places[item] = len(items)
                 items.append(item)
                 titles.append(None)
-            removed.discard(place)
+            (removed.add if change["removed"] else removed.discard)(place)
             titles[place] = change.get("title", titles[place])
-            row = Rows(*features.encode_rows([change["fields"]]))
             for name in set(change["fields"]) & set(self.fields):
                 columns = features.block(name).columns
-                ids[place, columns] = row.ids[0, columns]
-                if weights is not None and row.weights is not None:
-                    weights[place, columns] = row.weights[0, columns]
+                ids[place, columns] = rows.ids[number, columns]
+                if weights is not None and rows.weights is not None:
+                    weights[place, columns] = rows.weights[number, columns]
             changed.append(place)
         more = len(items) - len(self.items)
         made = replace(
@@ -198,10 +204,10 @@ class Catalogue:
             "title": pa.array(self.titles, pa.string()),
             "count": pa.array(self.counts, pa.int64()),
             "mean": pa.array(self.means, pa.float64()),
-            "ids": _lists(self.ids),
+            "ids": lists_of(self.ids),
         }
         if self.weights is not None:
-            columns["weights"] = _lists(self.weights)
+            columns["weights"] = lists_of(self.weights)
         facts = CatalogueFacts(
             format=2,
             fields=self.fields,
@@ -234,16 +240,41 @@ class Catalogue:
                 fields=facts.fields,
                 context=facts.context,
                 field_of=np.array(facts.field_of),
-                ids=_matrix(table["ids"], width),
-                weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
+                ids=matrix_of(table["ids"], width),
+                weights=matrix_of(table["weights"], width) if "weights" in table.column_names else None,
             )
-            _check_ids(read.ids, features)
+            check_ids(read.ids, features.blocks)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ArtifactError(
                 f"{path} is not a complete catalogue ({reason}): make it again with 'resus export'"
             ) from None
         return read
+
+
+def _readable(features: FeatureMap, changes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """The changes that this model can read; they may have been made for another one."""
+    try:
+        features.encode_rows([change["fields"] for change in changes.values()])
+    except DataError:
+        readable = {item: change for item, change in changes.items() if _can_be_read(features, change["fields"])}
+        left_out = len(changes) - len(readable)
+        log.warning("changes of %d items have values that this model cannot read, so they are left out", left_out)
+        return readable
+    return changes
+
+
+def _can_be_read(features: FeatureMap, fields: Mapping[str, Any]) -> bool:
+    try:
+        features.encode_rows([fields])
+    except DataError:
+        return False
+    return True
+
+
+def _says_nothing(change: Mapping[str, Any]) -> bool:
+    """Of an item that the catalogue does not have."""
+    return bool(change["removed"]) and not change["fields"] and "title" not in change
 
 
 def _check_table(table: pa.Table, width: int, *, weighted: bool) -> None:
@@ -267,8 +298,9 @@ def _check_fields(facts: CatalogueFacts, features: FeatureMap) -> None:
         raise ValueError("a column belongs to no field")
 
 
-def _check_ids(ids: Ids, features: FeatureMap) -> None:
-    for field, first, columns in features.blocks:
+def check_ids(ids: Ids, blocks: Sequence[Block]) -> None:
+    """Refuse ids that are not those of the fields."""
+    for field, first, columns in blocks:
         block = ids[:, columns]
         if block.size and not first <= block.min() <= block.max() < first + field.ids:
             raise ValueError(f"it has values of {field.name} that the model does not know")
@@ -291,13 +323,3 @@ def _most_frequent(owner: Integers, values: Columns) -> tuple[Integers, Integers
         .unique("owner", keep="first", maintain_order=True)
     )
     return best["owner"].to_numpy(), best["row"].to_numpy(), float(best["count"].sum()) / len(owner)
-
-
-def _lists(values: Array) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
-
-
-def _matrix(column: pa.ChunkedArray, width: int) -> Array:
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    matrix: Array = flat.reshape(-1, width).copy()
-    return matrix
