@@ -113,7 +113,7 @@ def test_options_are_arguments_or_an_object(log: InteractionLog) -> None:
 def test_the_arguments_are_the_options_of_prepare() -> None:
     hints = get_type_hints(PrepareArguments)
     assert set(hints) == set(PrepareOptions.model_fields)
-    assert set(BuildOptions.model_fields) | {"label_threshold"} == set(get_type_hints(TableOptions))
+    assert set(BuildOptions.model_fields) | {"label_threshold", "negatives"} == set(get_type_hints(TableOptions))
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_predict_takes_files_and_logs(place: Path, model: Resus, log: Interactio
         (lambda: build_log(events()), "without a schema: pass schema="),
         (lambda: build_log([1, 2], ROLES), "the table is a list: give a polars or pandas frame"),  # type: ignore[arg-type]
         (lambda: prepare(events(), "out", path="x", schema=ROLES), "a table is given: leave it out"),
-        (lambda: prepare(events(), "out", schema=ROLES, negatives=3), "'negatives' has no effect for 'the table'"),
+        (lambda: prepare(events(), "out", schema=ROLES, user_field=True), "'user_field' has no effect for 'the table'"),
     ],
 )
 def test_what_cannot_be_taken_is_one_sentence(give: Any, sentence: str) -> None:
