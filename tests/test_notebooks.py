@@ -30,7 +30,7 @@ def test_no_output_is_stored(path: Path) -> None:
 def test_every_cell_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    notebook = nbformat.read(path, as_version=4)
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources=resources).execute()
     errors = [output for cell in notebook.cells for output in cell.get("outputs", []) if output.output_type == "error"]

@@ -8,9 +8,9 @@ import polars as pl
 
 from resus.checking import nearest_key
 from resus.errors import ConfigError
-from resus.extras import need_module
 from resus.evaluation import results as measured
 from resus.evaluation.metrics import METRICS, RELATIVE, Measure
+from resus.extras import need_module
 from resus.report.measures import cells, metrics_of
 
 if TYPE_CHECKING:
