@@ -129,6 +129,7 @@ class Resus:
         predictor_from: "Resus | None" = None,
         warm_start: "Resus | Path | str | None" = None,
         progress: Progress = silent,
+        watch: Callable[[History], None] | None = None,
         workers: Workers | None = None,
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
@@ -136,7 +137,8 @@ class Resus:
         With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a model that lends
         its predictor and the settings of it, except for those given here. `warm_start` is a model, or its folder, whose
         weights, settings and vocabularies training starts from; users that it has met stay training or validation
-        users. Several `workers` train it together.
+        users. `watch` is called with the history of a stage after each of its epochs, and at first with an empty one.
+        Several `workers` train it together.
         """
         workers = workers or Workers()
         path = Path(log) if isinstance(log, str | Path) else None
@@ -164,6 +166,7 @@ class Resus:
             progress=progress,
             workers=workers,
             start=start,
+            watch=watch,
         )
         manifest = opened.manifest
         facts = TrainingLogFacts(
