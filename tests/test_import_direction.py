@@ -10,7 +10,7 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "spaces"),
+    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "spaces", "wording"),
     ("files",),
     ("tensor_files", "arrow_files", "checked_folder", "tracking"),
     ("data",),
@@ -18,9 +18,9 @@ LAYERS = (
     ("episodes",),
     ("model", "config"),
     ("training", "evaluation", "scoring", "artifact"),
-    ("baselines", "serving"),
+    ("baselines", "serving", "report"),
     ("estimator",),
-    ("report", "cluster", "tuning"),
+    ("cluster", "tuning"),
     ("paper",),
     ("cli",),
     ("__main__",),

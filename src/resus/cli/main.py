@@ -27,6 +27,7 @@ from resus.cli import (
 )
 from resus.errors import ResusError, ResusWarning
 from resus.version import __version__
+from resus.wording import on_the_command_line
 
 HELP = """Make any click-through-rate model personal from a user's first few events.
 
@@ -79,12 +80,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     del version
+    context.with_resource(on_the_command_line())
     if debug:
         os.environ["RESUS_DEBUG"] = "1"
 

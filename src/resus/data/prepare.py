@@ -17,10 +17,10 @@ from resus.data.problems import refuse
 from resus.data.readers.files import unusable_file
 from resus.data.readers.plain_csv import NotPlain
 from resus.data.readers.tables import ScoreWriter
-from resus.data.schema import TableSchema
+from resus.data.schema import SchemaLike, TableSchema
 from resus.data.sources import find_source
 from resus.errors import ArtifactError, ConfigError
-from resus.files import MAX_YAML_BYTES, atomic_folder, read_bounded, sha256_of
+from resus.files import atomic_folder, sha256_of
 from resus.progress import Progress, silent
 
 Describe = Callable[[Manifest], Manifest]
@@ -31,7 +31,7 @@ def prepare_log(
     out: Path,
     *,
     path: Path | None = None,
-    schema: Path | None = None,
+    schema: SchemaLike | None = None,
     options: PrepareOptions | None = None,
     progress: Progress | None = None,
     writer: ScoreWriter | None = None,
@@ -39,15 +39,16 @@ def prepare_log(
     """What `resus.prepare` does, with a `writer` that adds the scores of a model to the table."""
     options = options or PrepareOptions()
     check_log_folder(out)
-    found = find_source(source, path, TableSchema.read(schema) if schema else None, progress, writer)
-    _refuse_unused(options, found)
+    roles = None if schema is None else TableSchema.of(schema)
+    found = find_source(source, path, roles, progress, writer)
+    options.refuse_unused(found.options, found.name)
     if writer is not None and found.stream is not None:
         raise ConfigError(
             f"'{found.name}' is read in blocks, which no model can score: join its files into a table of your own, "
             "and prepare that"
         )
     refuse([problem for file in found.files if (problem := unusable_file(file)) is not None])
-    request = _request_key(found, schema, options, writer)
+    request = _request_key(found, roles, options, writer)
     ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
     if ready is not None:
         return ready
@@ -59,7 +60,9 @@ def prepare_log(
             assert manifest.table is not None
             assert manifest.options is not None
             build = manifest.options.model_dump(include=set(BuildOptions.model_fields))
-            used = options.model_dump() | build | {"label_threshold": manifest.table.label_threshold}
+            drawn = manifest.negatives.per_event if manifest.negatives else None
+            used = options.model_dump() | build
+            used |= {"label_threshold": manifest.table.label_threshold, "negatives": drawn}
             return manifest.model_copy(
                 update={
                     "options": PrepareOptions.model_validate(used),
@@ -114,22 +117,16 @@ def _assembled(
     return replace(log, manifest=described(log.manifest)).save(out)
 
 
-def _refuse_unused(options: PrepareOptions, source: Source) -> None:
-    """Refuse an option that would change nothing."""
-    default = PrepareOptions()
-    for key in ("protocol", "label_threshold", "negatives", "user_field"):
-        if key not in source.options and getattr(options, key) != getattr(default, key):
-            raise ConfigError(f"'{key}' has no effect for '{source.name}': leave it out")
-
-
-def _request_key(source: Source, schema: Path | None, options: PrepareOptions, writer: ScoreWriter | None) -> str:
+def _request_key(
+    source: Source, schema: TableSchema | None, options: PrepareOptions, writer: ScoreWriter | None
+) -> str:
     """One hash of all that the log depends on, without reading the data."""
     states = [(file, file.stat()) for file in source.files]
     request = {
         "format": FORMAT,
         "name": source.name,
         "files": [(str(file.resolve()), state.st_size, state.st_mtime_ns) for file, state in states],
-        "schema": read_bounded(schema, MAX_YAML_BYTES).decode("utf-8") if schema else None,
+        "schema": schema.model_dump(mode="json") if schema else None,
         "options": options.model_dump(),
     } | ({"score": writer.facts.model_dump()} if writer else {})
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

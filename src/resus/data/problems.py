@@ -12,8 +12,10 @@ from resus.data.fields.values import as_numbers, as_times, is_missing
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
+from resus.wording import advice, setting
 
 Place = Callable[[int], tuple[str, int]]  # file and line of a row
+DRAW = "write 'negatives: 2' in the schema, which draws two items per row that the user has not had"
 _FILL = "fill it or delete the row"
 
 
@@ -38,8 +40,12 @@ def refuse(problems: Sequence[Problem]) -> None:
     if not problems:
         return
     others = len(problems) - 1
-    more = f" (and {others} more: 'resus doctor' on the same file and schema lists them all)" if others else ""
-    raise DataError(f"{problems[0]}{more}")
+    all_of_them = advice(
+        python=", see the error's 'problems'", command=": 'resus doctor' on the same file and schema lists them all"
+    )
+    error = DataError(f"{problems[0]}{f' (and {others} more{all_of_them})' if others else ''}")
+    error.problems = tuple(problems)
+    raise error
 
 
 class Findings:
@@ -106,7 +112,7 @@ def find_problems(
         if name in usable:
             problems += finder.problems(name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)])
     if schema.label in usable:
-        problems += _label_problems(frame[schema.label], schema, finder)
+        problems += _label_problems(frame[str(schema.label)], schema, finder)
     if schema.time in usable:
         problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
     for name, field in schema.fields.items():
@@ -114,9 +120,9 @@ def find_problems(
             problems += finder.problems(name, field.bad_rows(frame[name]))
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
-    if options.single_events == "error" and schema.user in usable:
+    if schema.negatives is None and options.single_events == "error" and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
-    return problems
+    return [*problems, *_single_item(frame, schema, where)]
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,7 @@ def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
 
 
 def _label_problems(column: pl.Series, schema: TableSchema, finder: Finder) -> list[Problem]:
+    assert schema.label is not None
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
     found = bad_numbers(column, f"write {wanted}, or delete the row")
@@ -172,15 +179,17 @@ def _label_problems(column: pl.Series, schema: TableSchema, finder: Finder) -> l
     usable = numbers.filter(numbers.is_finite())
     if threshold is None:
         fix = "write 0 or 1, or set label_threshold: values from there on count as 1"
-        fix += f" (such as --set label_threshold={usable.to_numpy().max(initial=1.0):g})"
+        fix += f" (such as {setting('label_threshold', usable.to_numpy().max(initial=1.0))})"
         graded = numbers.is_finite() & (numbers != 0) & (numbers != 1)
         found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
     problems = finder.problems(schema.label, found)
     labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
-    if labels.n_unique() == 1:
+    if labels.n_unique() == 1 and not (schema.negatives is not None and labels[0] == 1):
         rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
         what = f"every label is {labels[0]:g}{rule}, so there is nothing to learn"
         fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
+        if labels[0] == 1 and schema.negatives is None:
+            fix += f", or, if these are all clicks, plays or purchases, {DRAW}"
         problems.append(Problem(finder.where, None, schema.label, what, fix))
     return problems
 
@@ -213,14 +222,23 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: Finder) -
         same = "user, item and time" if schema.time else "user, item and fields"
         return f"the same {same} as in {finder.beside(int(earliest[first]), first)}"
 
-    fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
+    fix = f"delete the copy, or set duplicates to first, last or keep ({setting('duplicates', 'first')})"
     return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
+
+
+def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
+    """With drawn negatives, a single event of a user leaves rows to predict, but there must be items to draw."""
+    alone = schema.item in frame.columns and frame[schema.item].drop_nulls().n_unique() == 1
+    if schema.negatives is None or not alone:
+        return []
+    fix = "check the item column, or leave negatives out"
+    return [Problem(where, None, schema.item, "a single item leaves no negative to draw", fix)]
 
 
 def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:
     alone = BadRows(
         ~is_missing(users) & users.is_unique(),
         lambda first: f"user {users[first]!r} has a single row, so there is nothing to predict after it",
-        "add rows, or set single_events to drop or keep (--set single_events=drop)",
+        f"add rows, or set single_events to drop or keep ({setting('single_events', 'drop')})",
     )
     return finder.problems(users.name, [alone], noun="users")

@@ -54,7 +54,7 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     inters = sorted(path.glob("*.inter")) if path.is_dir() else [path] if path.suffix == ".inter" else []
     if len(inters) > 1:
         return Problem(str(path), None, None, f"the folder holds {len(inters)} .inter files", "name the one to read")
-    options = frozenset({"label_threshold"})
+    options = frozenset({"label_threshold", "negatives"})
     if inters:
         read = partial(recbole.read, inters[0], schema)
         return Source(inters[0].stem, tuple(recbole.files_of(inters[0])), read, options)

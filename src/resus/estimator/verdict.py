@@ -1,8 +1,8 @@
 """`resus.compare`: is a new model better than an old one?"""
 
 from pathlib import Path
-from typing import Any
 
+from resus.data.given import Data
 from resus.data.log.known_users import Users
 from resus.errors import ConfigError
 from resus.estimator.comparing import side_by_side
@@ -15,7 +15,7 @@ from resus.progress import Progress, silent
 def compare(
     old: Resus | Path | str,
     new: Resus | Path | str,
-    data: Any,
+    data: Data,
     *,
     users: Users = "unseen",
     names: tuple[str, str] = ("the old model", "the new model"),

@@ -265,7 +265,7 @@ def test_it_cannot_be_fetched_and_has_no_protocol(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RESUS_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(DownloadError, match=r"needs a login at https://tianchi.*--path"):
+    with pytest.raises(DownloadError, match=r"needs a login at https://tianchi.*path="):
         prepare_log("taobao", tmp_path / "log")
     with pytest.raises(ConfigError, match="'negatives' has no effect for 'taobao'"):
         prepare_log("taobao", tmp_path / "log", path=folder, options=PrepareOptions(negatives=5))

@@ -13,6 +13,7 @@ from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.readers.tables import RawTable
 from resus.errors import DataError, DownloadError
 from resus.progress import Progress
+from resus.wording import option
 
 PUBLISHED_DEFAULTS = BuildOptions(min_item_count=100, duplicates="keep", single_events="keep")
 
@@ -92,7 +93,7 @@ class DataSet:
         if self.url is None:
             raise DownloadError(
                 f"{self.name} needs a login at {self.login_page}: fetch {', '.join(self.files)} there "
-                "and give their folder with --path"
+                f"and give their folder with {option('path')}"
             )
         archive = download(self.url, _cache() / f"{self.name}.zip", checksum=self.checksum, progress=progress)
         unpack(archive, self.members, folder)

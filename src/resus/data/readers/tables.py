@@ -26,6 +26,7 @@ from resus.data.readers.side_tables import join_sides, read_sides
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
 from resus.files import atomic_path
+from resus.wording import option
 
 OWN_DEFAULTS = BuildOptions()
 
@@ -89,6 +90,7 @@ def read_table(
     """Read a table of one or several files with its schema, its side tables, and the columns that a `writer` needs."""
     if schema is not None and options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    schema = schema and schema.drawing(options.negatives)
     name, parts = table_name(path), find_parts(path)
     if isinstance(parts, Problem):
         return RawTable(name, str(path), schema, None, (parts,))
@@ -137,7 +139,7 @@ def joined_table(
         frame=frame,
         problems=(*read.problems, *problems),
         lines=read.lines,
-        defaults=defaults,
+        defaults=schema.build_options(defaults),
         truth=truth,
         sides=counts,
         place=read.place,
@@ -176,7 +178,9 @@ def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
     fields = {name: _guess_kind(frame[name]) for name in frame.columns if name not in taken.values()}
     guess = yaml.safe_dump(taken | {"fields": fields}, default_flow_style=True, sort_keys=False, width=10_000).strip()
     what = f"no schema says what its columns {', '.join(frame.columns)} mean"
-    return Problem(where, None, None, what, f"write a schema file, for instance {guess}, and name it with --schema")
+    return Problem(
+        where, None, None, what, f"write a schema file, for instance {guess}, and name it with {option('schema')}"
+    )
 
 
 def _guess_kind(series: pl.Series) -> str:

@@ -14,6 +14,7 @@ from resus.checking import Registry, Settings
 from resus.errors import ConfigError
 from resus.model.encoders import ENCODERS, EncoderSettings, NetworkSettings
 from resus.spaces import LEARNING_RATE, OneOf, Real, Space, Whole
+from resus.wording import advice
 
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
@@ -203,8 +204,11 @@ def expanded(chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not colon and "." in kind:
         raise ConfigError(
-            f"the predictor '{kind}' looks like a file: let it score the table with 'resus prepare --score-with {kind}'"
-            ", or in Python give its Path"
+            f"the predictor '{kind}' looks like a file: "
+            + advice(
+                python=f"give Path('{kind}')",
+                command=f"let it score the table with 'resus prepare --score-with {kind}'",
+            )
         )
     if not colon:
         return {}
