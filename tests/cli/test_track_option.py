@@ -81,6 +81,7 @@ def test_tensorboard_reads_every_epoch_once_although_the_run_was_killed(workplac
     told = succeed_here(*words, "--resume", cwd=tmp_path)
     assert f"see it with: tensorboard --logdir {tmp_path / 'board'}" in told
     assert [path.name for path in (tmp_path / "board").iterdir()] == ["run"]
+    assert not (tmp_path / "run" / "checkpoints").exists()
     points, final = told_by_tensorboard(tmp_path / "board" / "run")
     check(points, tmp_path / "run")
     assert final["validation_auc.residuals"] == pytest.approx(

@@ -1,5 +1,6 @@
 """Tells a tracker of each epoch once, also if the run is killed and resumed."""
 
+import contextlib
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,8 +74,11 @@ class Watch:
         if not history or self._tracker is None:
             return
         stage = history[0].stage
+        fresh = history[self._told.get(stage, 0) :]
+        if not fresh:
+            return
         try:
-            for record in history[self._told.get(stage, 0) :]:
+            for record in fresh:
                 self._tracker.epoch(record)
         except Exception as error:  # whatever the tool raises: a full disk, a server that is away
             self._give_up(error)
@@ -96,6 +100,8 @@ class Watch:
             self._give_up(error)
         self._finished = True
         self._state.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the folder of checkpoints may be gone, or hold others
+            self._state.parent.rmdir()
 
     def _give_up(self, error: Exception) -> None:
         said = f"{self._kind} could not be told about the run ({on_one_line(error)[:300]}): the run goes on without it"
