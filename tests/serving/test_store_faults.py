@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import random
 import shutil
 import sqlite3
@@ -75,6 +76,27 @@ def test_a_file_that_is_not_there_any_more_takes_no_event(tmp_path: Path, end: s
     (tmp_path / "aside").replace(victim)
     check_store(store)
     assert store.add([("user 1", Event("new", 100.0, 1.0, {}))]) == ["added"]
+    assert store.read("user 0") == before["user 0"]
+    store.close()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_file_that_was_cut_short_takes_no_event(tmp_path: Path, left: int) -> None:
+    """The pages that SQLite has in memory would hide it for a while, and events would go into a log without a file."""
+    path = tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    before = filled(store)
+    assert store.delete("user 1")  # empties the log into the file
+    whole = path.read_bytes()
+    check_store(store)
+    os.truncate(path, len(whole) * left // 2 // 4096 * 4096)
+    for call in [*writes(store), *reads(store)]:
+        with pytest.raises(StorageError, match=f"{path}.*cut short") as raised:
+            call()
+        assert str(tmp_path) not in (raised.value.public or str(tmp_path))
+    with path.open("r+b") as file:
+        file.write(whole)
+    assert store.add([("user 2", Event("new", 100.0, 1.0, {}))]) == ["added"]
     assert store.read("user 0") == before["user 0"]
     store.close()
 

@@ -26,6 +26,7 @@ TRIES = 3  # of a deletion on a full disk: another one may reserve the disk in b
 LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
+CUT = "its file was cut short; stop the service and restore the file, or run 'resus store check'"
 DAMAGED = "it is damaged; stop the service and run 'resus store check'"
 REASONS = {
     sqlite3.SQLITE_BUSY: f"another process has held it for {WAIT_SECONDS} seconds; try again or stop that process",
@@ -72,6 +73,7 @@ class SqliteStore:
             self._read_slots = Slots(self._reader, capacity=capacity)
             files = [self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")]
             self._files = {file: _identity(file) for file in files}
+            self._least_bytes = 0
             self._group: GroupCommit[Callable[[], Any]] = GroupCommit(
                 self._commit, wait=WAIT_SECONDS, place=str(self._path)
             )
@@ -263,10 +265,15 @@ class SqliteStore:
         return connection
 
     def _check_files(self, first: int = 3) -> None:
-        """Notice that the file, its log or the log's index is not the one that was opened."""
+        """Notice that the file, its log or the log's index is not the one that was opened, or that the file was cut."""
+        least = self._least_bytes  # before the look at the file, which other threads let grow meanwhile
         for file, opened in itertools.islice(self._files.items(), first):
             if _identity(file) != opened:
                 raise self._error(GONE)
+        size = _size(self._path)
+        if size < least:
+            raise self._error(CUT)
+        self._least_bytes = size
 
     @contextlib.contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
@@ -317,6 +324,13 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _is_out_of_space(error: BaseException | None) -> bool:
