@@ -160,10 +160,11 @@ def test_the_command_says_what_is_readable_and_salvages_it(tmp_path: Path, kind:
         before = filled(store)
         long = Event("long", 1.0, 1.0, {"item": "y" * 20_000})
         store.add([("someone", long)])
+        store.set_profile("described", {"age": 30})
         store.close()
         whole = resus_here("store", "check", url, cwd=tmp_path)
         assert whole.returncode == 0, whole.stderr
-        assert whole.stdout == f"{USERS * EVENTS + 1:,} events of {USERS + 1} users are readable\n"
+        assert whole.stdout == f"{USERS * EVENTS + 1:,} events and 1 profile of {USERS + 2} users are readable\n"
         if server:
             with redis.Redis.from_url(server.url) as client:
                 client.hset("resus:users", "e3:user 1", "damaged")
@@ -175,11 +176,12 @@ def test_the_command_says_what_is_readable_and_salvages_it(tmp_path: Path, kind:
             path.write_bytes(content)
         found = resus_here("store", "check", url, "--salvage", out, cwd=tmp_path)
         assert found.returncode == 2
-        assert f"{USERS * EVENTS - 1:,} events of {USERS + 1} users" in found.stdout
+        assert f"{USERS * EVENTS - 1:,} events and 1 profile of {USERS + 2} users" in found.stdout
         assert "damage: 2 events" in found.stdout
         assert f"--store {out}" in found.stdout
         with contextlib.closing(open_store(str(out), capacity=100)) as saved:
             assert saved.read("someone").events == (long,)
+            assert saved.read("described").profile == {"age": 30}
             for user, record in before.items():
                 missing = {"event 3", "event 4"} if user == "user 1" else set()
                 assert saved.read(user).events == tuple(one for one in record.events if one.id not in missing)
@@ -191,6 +193,7 @@ def test_a_file_whose_first_page_is_lost_gives_its_events_all_the_same(tmp_path:
     path, out = tmp_path / "store.db", tmp_path / "salvaged.db"
     store = SqliteStore(str(path), capacity=100)
     before = filled(store)
+    store.set_profile("user 1", {"age": 30})
     store.close()
     content = path.read_bytes()
     path.write_bytes(bytes(4096) + content[4096:])
@@ -199,6 +202,7 @@ def test_a_file_whose_first_page_is_lost_gives_its_events_all_the_same(tmp_path:
     found = salvage(str(path), out)
     assert found.outside == found.events == USERS * EVENTS
     with contextlib.closing(SqliteStore(str(out), capacity=100)) as saved:
+        assert saved.read("user 1").profile == {"age": 30}
         assert {user: saved.read(user).events for user in before} == {u: r.events for u, r in before.items()}
     with pytest.raises(StorageError, match="is not a file"):
         check(str(tmp_path))

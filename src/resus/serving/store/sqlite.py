@@ -8,15 +8,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Event, EventStatus, UserRecord, check_batch
-from resus.serving.store.slots import APPLICATION, FORMAT, PAGE, DamagedError, Slots, create
+from resus.serving.store.protocol import Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
@@ -91,6 +91,13 @@ class SqliteStore:
 
     def read(self, user: str) -> UserRecord:
         return self._read(lambda: self._read_slots.read(user))
+
+    def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
+        if profile:
+            fields = as_json(profile, "the fields of a profile")
+            self._write(lambda: self._write_slots.set_profile(user, fields))
+        else:
+            self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.set_profile(user, None)))
 
     def forget(self, user: str, event_id: str) -> bool:
         return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id)))
@@ -297,14 +304,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables in a new file; refuse the file of another program and leave it as it is."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0]
     marks = [connection.execute(f"PRAGMA {mark}").fetchall()[0][0] for mark in ("application_id", "user_version")]
-    if tables and marks != [APPLICATION, FORMAT]:
+    older = marks == [APPLICATION, BEFORE]
+    if tables and not older and marks != [APPLICATION, FORMAT]:
         raise StorageError(f"{path} is not a store of this version of resus: choose another place")
     for setting in (f"page_size = {PAGE}", "journal_mode = WAL"):
         connection.execute(f"PRAGMA {setting}").fetchall()
-    if not tables:
+    if not tables or older:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            create(connection)
+            (add_profiles if older else create)(connection)
 
 
 def _empty_log(connection: sqlite3.Connection) -> None:
