@@ -40,6 +40,11 @@ def test_all_is_every_extra() -> None:
     assert everything == f"resus[{','.join(sorted(EXTRAS))}]"
 
 
+def test_the_page_on_installation_lists_every_extra() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "install.md").read_text(encoding="utf-8")
+    assert [extra for extra in OPTIONAL if not re.search(rf"^\|.*`{extra}`.*\|", page, re.MULTILINE)] == []
+
+
 def test_no_extra_repeats_the_core() -> None:
     assert not names(PROJECT["dependencies"]) & {name for extra in EXTRAS for name in names(OPTIONAL[extra])}
 
