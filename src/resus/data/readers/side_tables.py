@@ -158,14 +158,15 @@ class SideMatch:
         self._without = 0
         self.first: tuple[str, int, str] | None = None  # file, line and key of the first event without a row
 
-    def add(self, values: pl.Series, rows: Integers, place: Place) -> None:
-        """Some events with these values name these rows."""
+    def add(self, values: pl.Series, owners: pl.Series | None, rows: Integers, place: Place) -> None:
+        """Some events name these rows; their users or items are `values`, or those of the places `owners`."""
         self._used[rows[rows != NO_ROW]] = True
         absent: Booleans = rows == NO_ROW
         self._events += len(rows)
         self._without += int(absent.sum())
         if absent.any():
-            texts = as_text(values.filter(pl.Series(absent)))
+            named = values.filter(pl.Series(absent)) if owners is None else values.gather(owners.filter(absent))
+            texts = as_text(named)
             if self.first is None and texts[0] is not None:
                 self.first = (*place(int(absent.argmax())), str(texts[0]))
             self._absent |= dict.fromkeys(texts.drop_nulls().unique().to_list())
@@ -213,7 +214,7 @@ def join_sides(
         if side.column not in events.columns or events[side.column].dtype.is_nested():
             continue  # the events have a problem of their own
         rows, match = side.rows_of(events[side.column]), SideMatch(side)
-        match.add(events[side.column], rows, place)
+        match.add(events[side.column], None, rows, place)
         positions = pl.Series(rows).replace(NO_ROW, None)
         events = events.drop(side.frame.columns, strict=False).with_columns(
             side.frame[name].gather(positions) for name in side.frame.columns
