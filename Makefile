@@ -16,7 +16,8 @@ install: $(READY)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --disable-pip-version-check --quiet 'pip>=25.1' # the first that knows dependency groups
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable . --group dev
 	@touch $@
 
 demo: $(READY)

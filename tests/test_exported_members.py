@@ -10,7 +10,7 @@ import pytest
 
 import resus
 
-MODELS = {"Resus", "load", "Results", "Config"}
+MODELS = {"Resus", "ResusClassifier", "after_events", "load", "Results", "Config", "Comparison", "compare"}
 DATA = {
     "BuildOptions",
     "FieldSchema",

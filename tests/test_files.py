@@ -248,9 +248,11 @@ def test_lines_of_several_processes_are_all_written(tmp_path: Path) -> None:
 
 def test_a_truncated_line_is_replaced_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "lines.txt"
-    path.write_text("whole\ncut sho")
-    append_line(path, "next")
-    assert path.read_text() == "whole\nnext\n"
+    for cut in ("cut sho", "", "long " * 500_000):
+        for whole in ("whole\n", "", "long " * 500_000 + "\n"):
+            path.write_text(whole + cut)
+            append_line(path, "next")
+            assert path.read_text() == f"{whole}next\n"
 
 
 def test_a_lock_is_exclusive_and_ends_with_its_process(tmp_path: Path) -> None:

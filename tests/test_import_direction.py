@@ -10,7 +10,7 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness", "checking", "history"),
+    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "wording"),
     ("files",),
     ("tensor_files", "arrow_files", "checked_folder"),
     ("data",),
@@ -18,9 +18,9 @@ LAYERS = (
     ("episodes",),
     ("model", "config"),
     ("training", "evaluation", "scoring", "artifact"),
-    ("baselines", "serving"),
+    ("baselines", "serving", "report"),
     ("estimator",),
-    ("report", "cluster"),
+    ("cluster",),
     ("paper",),
     ("cli",),
     ("__main__",),

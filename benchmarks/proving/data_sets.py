@@ -9,7 +9,7 @@ import polars as pl
 
 from benchmarks.published import LOGS, published_log
 from resus.checking import nearest_key
-from resus.data.build import build_log
+from resus.data.given import build_log
 from resus.data.log.log import MANIFEST, InteractionLog
 from resus.data.options import BuildOptions
 from resus.data.problems import Problem, refuse

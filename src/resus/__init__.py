@@ -24,13 +24,16 @@ from resus.version import __version__
 
 if TYPE_CHECKING:
     from resus.config.settings import Config
-    from resus.data.build import build_log
     from resus.data.datasets.planted import PlantedWorld, planted_log
+    from resus.data.given import build_log
     from resus.data.log.log import InteractionLog
     from resus.data.options import BuildOptions, PrepareOptions
     from resus.data.schema import FieldSchema, TableSchema
     from resus.estimator import Resus
-    from resus.evaluation.results import Results
+    from resus.estimator.classifier import ResusClassifier, after_events
+    from resus.estimator.results import Results
+    from resus.estimator.verdict import compare
+    from resus.evaluation.comparison import Comparison
     from resus.external.prepare import prepare
 
     load = Resus.load
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArtifactError",
     "BuildOptions",
+    "Comparison",
     "Config",
     "ConfigError",
     "DataError",
@@ -49,13 +53,16 @@ __all__ = [
     "PrepareOptions",
     "Results",
     "Resus",
+    "ResusClassifier",
     "ResusError",
     "ResusWarning",
     "StorageError",
     "TableSchema",
     "TrainingError",
     "__version__",
+    "after_events",
     "build_log",
+    "compare",
     "load",
     "open_log",
     "planted_log",
@@ -64,15 +71,19 @@ __all__ = [
 
 _HOMES = {
     "BuildOptions": "resus.data.options",
+    "Comparison": "resus.evaluation.comparison",
     "Config": "resus.config.settings",
     "FieldSchema": "resus.data.schema",
     "InteractionLog": "resus.data.log.log",
     "PlantedWorld": "resus.data.datasets.planted",
     "PrepareOptions": "resus.data.options",
-    "Results": "resus.evaluation.results",
+    "Results": "resus.estimator.results",
     "Resus": "resus.estimator",
+    "ResusClassifier": "resus.estimator.classifier",
     "TableSchema": "resus.data.schema",
-    "build_log": "resus.data.build",
+    "after_events": "resus.estimator.classifier",
+    "build_log": "resus.data.given",
+    "compare": "resus.estimator.verdict",
     "planted_log": "resus.data.datasets.planted",
     "prepare": "resus.external.prepare",
 }

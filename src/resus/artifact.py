@@ -15,6 +15,7 @@ from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.known_users import KnownUsers
 from resus.data.log.manifest import ScoreFacts
+from resus.data.options import PrepareOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
 from resus.history import EpochRecord, History
@@ -39,6 +40,7 @@ class TrainingLogFacts(Settings):
     hash: str
     path: str | None
     table: TableSchema | None
+    options: PrepareOptions | None = None
     score: ScoreFacts | None
     warm_start: str | None = None  # a hash of the weights that training started from
 

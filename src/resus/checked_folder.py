@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from resus.checking import Settings
 from resus.errors import ArtifactError
 from resus.files import MAX_JSON_BYTES, open_regular, parse_json, read_bounded, reason_of, sha256_of, write_json
+from resus.wording import advice
 
 FACTS = "artifact.json"
 FORMAT = 2
@@ -115,10 +116,13 @@ def _facts_of(folder: Path) -> bytes:
             raise ArtifactError(f"{folder} does not exist: train a model with 'resus train', or check the path")
         return read_bounded(folder / FACTS, MAX_JSON_BYTES)
     except FileNotFoundError:
-        advice = "point to a folder that 'resus train' made"
+        what_to_do = "point to a folder that 'resus train' made"
         if (folder / "checkpoints").is_dir():
-            advice = "finish it with the same 'resus train' command and --resume"
-        raise ArtifactError(f"{folder} holds no trained model (no {FACTS}): {advice}") from None
+            what_to_do = advice(
+                python="finish it: call fit with the same data, settings and folder, and resume=True",
+                command="finish it with the same 'resus train' command and --resume",
+            )
+        raise ArtifactError(f"{folder} holds no trained model (no {FACTS}): {what_to_do}") from None
     except OSError as error:
         raise ArtifactError(f"{folder / FACTS} cannot be read ({reason_of(error)}): check the path") from None
 

@@ -19,7 +19,9 @@ class ResusError(Exception):
 
 
 class DataError(ResusError):
-    """An input file, table or frame is wrong."""
+    """An input file, table or frame is wrong. `problems` holds everything that was found, if the rows were checked."""
+
+    problems: tuple[object, ...] = ()
 
 
 class RowError(DataError):

@@ -77,16 +77,32 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
             yield True
 
 
+def lock_of(path: Path) -> Path:
+    """The lock of a file to which several processes append."""
+    return path.with_name(f".{path.name}.lock")
+
+
 def append_line(path: Path, line: str) -> None:
     """Append one line durably. Several processes may append to one file; a line that a kill cut short is dropped."""
     assert "\n" not in line
-    with locked(path.with_name(f".{path.name}.lock")), storage_errors(path), path.open("ab+") as stream:
-        stream.seek(0)
-        kept = stream.read().rfind(b"\n") + 1
-        stream.truncate(kept)
+    with locked(lock_of(path)), storage_errors(path), path.open("ab+") as stream:
+        stream.truncate(_end_of_lines(stream))
         stream.write(line.encode() + b"\n")
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def _end_of_lines(stream: BinaryIO) -> int:
+    """The position after the last whole line; found from the end, because the file may be long."""
+    end = stream.seek(0, os.SEEK_END)
+    while end:
+        start = max(end - _BLOCK, 0)
+        stream.seek(start)
+        last = stream.read(end - start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
+        end = start
+    return 0
 
 
 @contextlib.contextmanager

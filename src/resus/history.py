@@ -25,3 +25,11 @@ History = list[EpochRecord]
 def best_epoch(history: Iterable[EpochRecord]) -> EpochRecord:
     """The first epoch with the highest validation AUC."""
     return max(history, key=lambda record: record.validation_auc)
+
+
+def best_of_stages(history: Iterable[EpochRecord]) -> dict[str, EpochRecord]:
+    """The best epoch of each stage, in the order of the stages."""
+    stages: dict[str, list[EpochRecord]] = {}
+    for record in history:
+        stages.setdefault(record.stage, []).append(record)
+    return {stage: best_epoch(records) for stage, records in stages.items()}

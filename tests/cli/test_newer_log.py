@@ -80,6 +80,13 @@ def test_a_warm_start_that_is_killed_ends_like_one_that_ran_through(place: Path)
     for name in ("model.safetensors", "users.safetensors"):
         assert (place / "killed" / name).read_bytes() == (place / "calm" / name).read_bytes()
     succeed_here("evaluate", "calm", "--draws", "0", cwd=place)
+    compare = ("compare", "run", "calm", "--data", "newer", "--draws", "40")
+    said = succeed_here(*compare, "--out", "compared.json", cwd=place)
+    assert "newer, seen from run: 20 of 40 users are new" in said
+    found = json.loads((place / "compared.json").read_text())
+    assert said.splitlines()[-2] == found["verdict"]
+    assert found["users"] == 4
+    assert "the same run is named twice" in refused_here("compare", "run", "run", cwd=place)
     succeed_here("export", "calm", "--out", "calm-export", cwd=place)
     rows = newer_events()[:6].with_columns(user="u" + pl.col("user").cast(pl.String))
     rows.write_csv(place / "support.csv")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.data.build import build_log
+from resus.data.given import build_log
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError

@@ -262,15 +262,21 @@ def test_an_onnx_file_of_whole_numbers(table: pl.DataFrame, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("module", "ending"), [("lightgbm", "txt"), ("xgboost", "ubj"), ("catboost", "cbm"), ("onnxruntime", "onnx")]
+    ("module", "ending", "extra"),
+    [
+        ("lightgbm", "txt", "trees"),
+        ("xgboost", "ubj", "models"),
+        ("catboost", "cbm", "models"),
+        ("onnxruntime", "onnx", "models"),
+    ],
 )
 def test_a_library_that_is_not_installed(
-    module: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, ending: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, module, None)
     (tmp_path / f"model.{ending}").write_bytes(b"")
-    sentence = f"model.{ending} needs {module}, which is not installed: pip install {module}"
-    with pytest.raises(ConfigError, match=sentence):
+    sentence = f"model.{ending} needs {module}, which is not installed: pip install 'resus[{extra}]'"
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
         model_that_scores(tmp_path / f"model.{ending}")
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from service_process import event
 
 from resus import Resus
-from resus.errors import DataError
+from resus.errors import DataError, StorageError
 from resus.model.inference.model import Scores
 from resus.serving.engine import Engine
 from resus.serving.live.user import LiveUser
@@ -248,6 +248,38 @@ def test_a_small_cache_changes_nothing(loaded: LoadedModel, store: EventStore) -
     small.observe([posted(number, user=f"u{number % 3}", item=number) for number in range(9)])
     for user in ("u0", "u1", "u2", "u0"):
         assert_same(small.predict(asked(user=user)), Engine(loaded, store, capacity=CAPACITY).predict(asked(user=user)))
+
+
+def test_what_is_kept_is_bounded_by_its_bytes(engine: Engine, loaded: LoadedModel) -> None:
+    """However long the texts of a request are, and whatever the model does not read of them."""
+    assert loaded.catalogue is not None
+    shelf = Shelf(loaded.model, loaded.features, loaded.catalogue, context_bytes=1 << 20)
+    for number in range(200):
+        shelf.encode(np.arange(3), shelf.context({"tags": [f"{number} {place} {'x' * 900}" for place in range(20)]}))
+    assert sum(len(key) for key in shelf._contexts) < 1 << 20
+    assert shelf.context({"tags": ["evening"], "unread": "x" * 1000}) is shelf.context({"tags": ["evening"]})
+    thin, fat = ({"features": {"tags": [text]}} for text in ("x", "x" * 900))
+    sizes = []
+    for user, more in (("thin", thin), ("fat", fat)):
+        engine.observe([PostedEvent.model_validate(event(number, user=user) | more) for number in range(CAPACITY)])
+        before = engine.live_users.nbytes
+        engine.predict(asked(user=user))
+        sizes.append(engine.live_users.nbytes - before)
+    assert sizes[1] - sizes[0] >= CAPACITY * 2 * 899
+
+
+def test_a_user_who_cannot_be_read_is_not_kept(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.observe([posted(1)])
+
+    def lost(user: str) -> None:
+        raise StorageError(user)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.store, "read", lost)
+        with pytest.raises(StorageError):
+            engine.predict(asked(user="u"))
+    assert "u" not in engine.live_users
+    assert engine.predict(asked(user="u")).support == 1
 
 
 def test_only_fields_that_the_model_reads_are_stored(engine: Engine) -> None:

@@ -1,6 +1,8 @@
 """Items that change while a model is served: answers are those of an export that was made after the change."""
 
+import contextlib
 import json
+import logging
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from service_process import InProcess, event, in_process, post, predict, refused
 
+from resus.errors import StorageError
 from resus.serving.catalogue import Catalogue
 from resus.serving.engine import Engine
 from resus.serving.http.app import build_app
@@ -143,6 +146,76 @@ def test_other_workers_restarts_and_reloads_know_the_changes(folder: Path, engin
         one.store.close()
 
 
+def test_the_time_at_which_a_worker_reads_the_changes_does_not_matter(folder: Path, engine: Engine) -> None:
+    """Removed and added again, known before or not: whoever read each change at once, and who reads all of them."""
+    late = changes_of(folder)
+    for change in (
+        ItemChange(item="7", fields={"price": 1.5}),
+        ItemChange(item="new", title="New", fields={"price": 3}),
+        ItemChange(item="7", removed=True),
+        ItemChange(item="new", removed=True),
+        ItemChange(item="never put", removed=True),
+        ItemChange(item="gone", fields={"price": 2}),
+        ItemChange(item="gone", removed=True),
+        ItemChange(item="7", title="Again"),
+        ItemChange(item="new", fields={"category": "x"}),
+    ):
+        engine.change_item(change)
+    expected = of_catalogue(engine)
+    again = engine_of(folder, "others")
+    assert of_catalogue(again).items == expected.items
+    assert of_catalogue(again).titles == expected.titles
+    assert of_catalogue(again).removed == expected.removed
+    np.testing.assert_array_equal(of_catalogue(again).ids, expected.ids)
+    request = RecommendRequest(top=100, context=CONTEXT)
+    assert again.recommend(request) == engine.recommend(request)
+    assert [change.item for change in late.news()][-2:] == ["7", "new"]
+    again.store.close()
+
+
+def test_a_long_file_of_changes_is_shortened(
+    folder: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prices that change every day do not fill it, and each worker notices that it is another file."""
+    monkeypatch.setattr("resus.serving.items.SHORTEN_BYTES", 500)
+    monkeypatch.setattr("resus.serving.items.MAX_BYTES", 1000)
+    other, path = engine_of(folder, "others"), changes_of(folder)._path
+    request = RecommendRequest(top=100, context=CONTEXT)
+    for turn in range(120):
+        engine.change_item(ItemChange(item=str(turn % 3), fields={"price": turn}))
+        engine.change_item(ItemChange(item="3", removed=turn % 2 == 0))
+        if turn % 7 == 0:
+            assert other.recommend(request) == engine.recommend(request)
+        assert path.stat().st_size < 1000
+    again = engine_of(folder, "third")
+    assert again.recommend(request) == other.recommend(request) == engine.recommend(request)
+    for number in range(60):
+        with contextlib.suppress(StorageError):
+            engine.change_item(ItemChange(item=f"new {number}"))
+    with pytest.raises(StorageError, match="more than 1,000 bytes"):
+        engine.change_item(ItemChange(item="one more"))
+    for one in (other, again):
+        one.store.close()
+
+
+def test_changes_that_cannot_be_read_are_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = changes_of(folder)._path
+    path.write_text(
+        '{"item": "1", "fields": {"price": "cheap"}}\n{"item": "2", "fields": {"price": 2}}\nnonsense\n'
+        '{"item": "3", "fields": {"colour": "red"}, "removed": true}\n'
+    )
+    logging.getLogger("resus").propagate = True
+    served = engine_of(folder)
+    assert of_catalogue(served).removed == {of_catalogue(served).places["3"]}
+    assert "changes of 1 items have values that this model cannot read" in caplog.text
+    assert "a line of the changed items cannot be read" in caplog.text
+    served.store.close()
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StorageError, match="it is a folder"):
+        engine_of(folder)
+
+
 def test_mistakes_are_one_sentence_and_change_nothing(engine: Engine, items: InProcess, folder: Path) -> None:
     mistakes: list[tuple[Any, str]] = [
         ({"fields": {"colour": "red"}}, "fields: 'colour' is not a field that describes an item: use category, price"),
@@ -165,13 +238,15 @@ def test_mistakes_are_one_sentence_and_change_nothing(engine: Engine, items: InP
 def test_the_latest_change_counts() -> None:
     changes = [
         ItemChange(item="1", fields={"price": 1, "category": "a"}, title="One"),
+        ItemChange(item="2", fields={"category": "b"}),
         ItemChange(item="2", removed=True),
         ItemChange(item="1", fields={"price": 2}),
         ItemChange(item="2", fields={"price": 3}),
+        ItemChange(item="1", removed=True),
     ]
     assert latest(changes) == {
-        "1": {"removed": False, "fields": {"price": 2, "category": "a"}, "title": "One"},
-        "2": {"removed": False, "fields": {"price": 3}},
+        "1": {"removed": True, "fields": {"price": 2, "category": "a"}, "title": "One"},
+        "2": {"removed": False, "fields": {"category": "b", "price": 3}},
     }
 
 

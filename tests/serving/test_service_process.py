@@ -398,4 +398,4 @@ def test_serving_imports_no_torch_no_training_and_the_engine_no_http(
     }
     assert "resus.serving.export" not in ours
     assert len(ours) <= 100, rooms
-    assert not {"torch", "onnxruntime", "lightgbm", "sklearn", "scipy", "matplotlib", "ray"} & service
+    assert not {"torch", "onnxruntime", "lightgbm", "sklearn", "scipy", "pandas", "matplotlib", "ray"} & service

@@ -14,11 +14,11 @@ from resus.model.predictors import PREDICTORS
 
 BASELINES: dict[str, MethodSpec] = {
     **{
-        kind: MethodSpec(settings.title, partial(SharedModel, predictor=kind), predictor=kind)
+        kind: MethodSpec(settings.title, partial(SharedModel, predictor=kind), predictor=kind, extra=settings.extra)
         for kind, settings in PREDICTORS.items()
         if settings.trainable
     },
     "user-bias": MethodSpec("user bias", UserBias, predictor="deepfm"),
-    "history-trees": MethodSpec("LightGBM with history", HistoryTrees, predictor="deepfm"),
+    "history-trees": MethodSpec("LightGBM with history", HistoryTrees, predictor="deepfm", extra="trees"),
     "din": MethodSpec("DIN with labels", DIN, predictor="deepfm"),
 }

@@ -18,6 +18,7 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ConfigError
 from resus.evaluation.metrics import auc, logloss
+from resus.extras import need
 from resus.history import History
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
@@ -48,7 +49,7 @@ class MethodSpec:
 
     `label` is the name in tables. `predictor` is the kind of Ψ that the method builds on, if any. `grid` holds the
     hyperparameters to search, each with the values to try. `tuned_on_validation` says that the method learns scales
-    from validation users.
+    from validation users. `extra` is the extra of resus that it needs.
     """
 
     label: str
@@ -56,6 +57,7 @@ class MethodSpec:
     predictor: str | None = None
     grid: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     tuned_on_validation: bool = False
+    extra: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,4 +155,6 @@ def find_methods(names: Iterable[str], methods: Mapping[str, MethodSpec]) -> dic
         if name in found:
             raise ConfigError(f"method '{name}' is named twice: name each method once")
         found[name] = methods[name]
+        if extra := found[name].extra:
+            need(extra, f"the method '{name}'")
     return found

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lightgbm
 import numpy as np
 import torch
 
@@ -20,6 +19,9 @@ from resus.episodes.prefixes import OrderedUsers
 from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
 from resus.randomness import Purpose, generator
+
+if TYPE_CHECKING:
+    import lightgbm  # at run time only where it is used: it belongs to an extra
 
 TILE_ROWS = 2048
 DRAWS = 4  # support sizes per training user
@@ -50,9 +52,11 @@ class HistoryTrees:
     predictor: Predictor = field(init=False)
     fields: tuple[int, ...] = field(init=False)
     items: "ItemClicks" = field(init=False)
-    booster: lightgbm.Booster = field(init=False)
+    booster: "lightgbm.Booster" = field(init=False)
 
     def fit(self, task: Task) -> History:
+        import lightgbm
+
         fitted = cross_fitted_predictor(task)
         self.predictor = fitted.predictor
         log, of_user = task.log, user_fields(task.log, task.split.train)

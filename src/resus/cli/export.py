@@ -13,6 +13,12 @@ def command(
         Path | None, typer.Option(help="Titles of items: CSV or TSV (item, title), movies.dat or meta.csv.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Folder of the prepared log, if it moved after training.")] = None,
+    onnx: Annotated[
+        bool | None,
+        typer.Option(
+            "--onnx/--no-onnx", help="Write ONNX files for other runtimes. [default: if resus[onnx] is installed]"
+        ),
+    ] = None,
 ) -> None:
     """Write a folder to serve: the model, a catalogue of items, test users for the playground, and ONNX files.
 
@@ -26,6 +32,6 @@ def command(
 
     check_out_folder(out)
     model = Resus.load(run)
-    written = export(run, log_of_run(run, model, data), out, titles=read_titles(titles) if titles else {})
+    written = export(run, log_of_run(run, model, data), out, titles=read_titles(titles) if titles else {}, onnx=onnx)
     say(f"export in {out}: {', '.join(written)}")
     say("the export holds events of test users: share it only where you may share the log")

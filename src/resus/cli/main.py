@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from resus.cli import (
+    compare,
     doctor,
     evaluate,
     export,
@@ -25,6 +26,7 @@ from resus.cli import (
 )
 from resus.errors import ResusError, ResusWarning
 from resus.version import __version__
+from resus.wording import on_the_command_line
 
 HELP = """Make any click-through-rate model personal from a user's first few events.
 
@@ -56,6 +58,7 @@ app = typer.Typer(
 app.command("prepare", short_help="Turn a data set or your own table into a log.")(prepare.command)
 app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
 app.command("evaluate", short_help="Measure quality on new users, by number of events.")(evaluate.command)
+app.command("compare", short_help="Say whether a new model is better than an old one.")(compare.command)
 app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)
 app.command("recommend", short_help="Rank all items for users, from their events so far.")(recommend.command)
 app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
@@ -75,12 +78,14 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     del version
+    context.with_resource(on_the_command_line())
     if debug:
         os.environ["RESUS_DEBUG"] = "1"
 

@@ -1,10 +1,11 @@
 """What is said about a log on which runs were not trained."""
 
 from resus.cli.console import say, warn
+from resus.evaluation.comparison import Comparison
 from resus.evaluation.results import Results
 
 
-def tell_news(results: Results, users: str) -> None:
+def tell_news(results: Results | Comparison, users: str) -> None:
     """For each run of another log: what is new to it, and whom the measurement leaves out."""
     for name, news in results.news.items():
         say(f"{results.log.name}, seen from {name}: {news.sentence()}")

@@ -17,7 +17,9 @@ def command(
 ) -> None:
     """Draw results or a warm-up curve: PNG pictures and one HTML page."""
     from resus.errors import ArtifactError
+    from resus.extras import need
 
+    need("report", "resus report")
     found = [source / name for name in (RESULTS, WARM_UP) if (source / name).is_file()] if source.is_dir() else [source]
     if not found:
         raise ArtifactError(

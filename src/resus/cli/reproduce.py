@@ -52,8 +52,10 @@ def command(
     Each finished cell (data set, method, seed) is one line of cells.jsonl. The same command runs only missing cells.
     """
     from resus.config.resolve import PLAIN, parse_assignments, resolve
+    from resus.extras import need
     from resus.paper.questions import chosen_questions
 
+    need("paper", "resus reproduce")
     questions = chosen_questions(question)
     settings = parse_assignments(assignments or [])
     resolve(PLAIN | settings)

@@ -30,6 +30,9 @@ def command(
     POST /v1/events stores events, POST /v1/predict scores candidates, /docs lists all routes, and / is a playground.
     SIGHUP or POST /v1/reload loads a new model from the same folder. SIGTERM answers open requests, then stops.
     """
+    from resus.extras import need
+
+    need("serve", "resus serve")
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service handles it
 

@@ -33,6 +33,9 @@ def command(
     The curve may go beyond the number of events in training. It ends early if fewer than 30 users have more events.
     Rivals use default hyperparameters, and the shared model and settings of the first run that has a shared model.
     """
+    from resus.extras import need
+
+    need("report", "resus warm-up")
     from resus.baselines.base import LazyMethod, Task, find_methods
     from resus.cli.arguments import check_part, load_runs, log_of_run
     from resus.cli.console import console, progress_bars, say

@@ -1,20 +1,19 @@
 """Training and prediction on the workers of a Ray cluster: the one that RAY_ADDRESS names, or a new one here."""
 
 import contextlib
-import importlib.util
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from resus.errors import ConfigError
+from resus.extras import need
 
 OBJECT_STORE_BYTES = 512 << 20
 
 
 def need_ray() -> None:
     """Raise ConfigError if the extra is not installed."""
-    if importlib.util.find_spec("ray") is None:
-        raise ConfigError("the engine 'ray' is not installed: install it with pip install 'resus[ray]'")
+    need("ray", "the engine 'ray'")
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
 """From a raw table to an InteractionLog: checks, labels, filters, order, vocabularies, ids."""
 
-from typing import Any
-
 import numpy as np
 import polars as pl
 
@@ -12,13 +10,12 @@ from resus.data.log.manifest import Manifest
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import event_key, refuse
 from resus.data.readers.delimited import FileRows
-from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import RawTable, joined_table
 from resus.data.schema import TableSchema
 
 
-def build_log(
-    table: Any,
+def log_of_frame(
+    frame: pl.DataFrame,
     schema: TableSchema,
     options: BuildOptions | None = None,
     *,
@@ -26,12 +23,12 @@ def build_log(
     where: str = "the table",
     truth: tuple[str, str] | None = None,
 ) -> InteractionLog:
-    """Check a table and turn it into a log in memory. Errors name the table `where`, whose first row is row 1.
+    """Check a frame and turn it into a log in memory. Errors name the table `where`, whose first row is row 1.
 
     `truth` names the two columns of a planted world that become `InteractionLog.truth` and `crowd`.
     """
     options = options or BuildOptions()
-    raw = joined_table(name, schema, FileRows(where, as_frame(table, where), None, ()), truth=truth)
+    raw = joined_table(name, schema, FileRows(where, frame, None, ()), truth=truth)
     refuse(raw.check(options))
     return assemble_log(raw, options)
 

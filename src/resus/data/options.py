@@ -1,13 +1,35 @@
 """What a user may choose when a data set or a table becomes a log."""
 
-from typing import Literal
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, Self, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from resus.checking import checked
 from resus.data.split import Protocol
+from resus.errors import ConfigError
 
 Duplicates = Literal["error", "keep", "first", "last"]
 SingleEvents = Literal["error", "keep", "drop"]
+
+
+class TableOptions(TypedDict, total=False):
+    """What may be chosen when a table becomes a log, as arguments of a function."""
+
+    label_threshold: float | None
+    min_item_count: int | None
+    min_count: int | None
+    duplicates: Duplicates | None
+    single_events: SingleEvents | None
+
+
+class PrepareArguments(TableOptions, total=False):
+    """The same for `resus.prepare`, which also reads published data sets."""
+
+    protocol: Protocol
+    negatives: int
+    seed: int
+    user_field: bool
 
 
 class BuildOptions(BaseModel):
@@ -43,6 +65,22 @@ class PrepareOptions(BaseModel):
         default=None, description="the same event twice: refuse, keep both, or keep one"
     )
     single_events: SingleEvents | None = Field(default=None, description="users with one row: refuse, keep or drop")
+
+    @classmethod
+    def of(cls, options: "BuildOptions | PrepareOptions | None", chosen: Mapping[str, Any]) -> Self:
+        """Options as one object or as arguments; each may be given once."""
+        if options is not None and chosen:
+            raise ConfigError(
+                f"options are given twice, as an object and as {', '.join(chosen)}: leave one of them out"
+            )
+        return checked(cls, options.model_dump() if options is not None else chosen)
+
+    def refuse_unused(self, used: Collection[str], name: str) -> None:
+        """Refuse an option that would change nothing, if `used` are those that the reader of `name` looks at."""
+        default = PrepareOptions()
+        for key in ("protocol", "label_threshold", "negatives", "user_field"):
+            if key not in used and getattr(self, key) != getattr(default, key):
+                raise ConfigError(f"'{key}' has no effect for '{name}': leave it out")
 
     def build_options(self, defaults: BuildOptions) -> BuildOptions:
         """The defaults of a data set, with the user's choices."""

@@ -15,12 +15,13 @@ from resus.data.log.manifest import FORMAT, FileFacts, Manifest
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import refuse
 from resus.data.readers.files import unusable_file
-from resus.data.readers.plain_csv import NotPlain
 from resus.data.readers.tables import ScoreWriter
-from resus.data.schema import TableSchema
+from resus.data.schema import SchemaLike, TableSchema
 from resus.data.sources import find_source
+from resus.data.stream.blocks import Events
+from resus.data.stream.log import log_rows, sort_events
 from resus.errors import ArtifactError, ConfigError
-from resus.files import MAX_YAML_BYTES, atomic_folder, read_bounded, sha256_of
+from resus.files import atomic_folder, sha256_of
 from resus.progress import Progress, silent
 
 Describe = Callable[[Manifest], Manifest]
@@ -31,7 +32,7 @@ def prepare_log(
     out: Path,
     *,
     path: Path | None = None,
-    schema: Path | None = None,
+    schema: SchemaLike | None = None,
     options: PrepareOptions | None = None,
     progress: Progress | None = None,
     writer: ScoreWriter | None = None,
@@ -39,16 +40,18 @@ def prepare_log(
     """What `resus.prepare` does, with a `writer` that adds the scores of a model to the table."""
     options = options or PrepareOptions()
     check_log_folder(out)
-    found = find_source(source, path, TableSchema.read(schema) if schema else None, progress, writer)
-    _refuse_unused(options, found)
-    if writer is not None and found.stream is not None:
+    roles = None if schema is None else TableSchema.of(schema)
+    found = find_source(source, path, roles, progress, writer)
+    options.refuse_unused(found.options, found.name)
+    if writer is not None and found.data_set and found.events is not None:
         raise ConfigError(
             f"'{found.name}' is read in blocks, which no model can score: join its files into a table of your own, "
             "and prepare that"
         )
     refuse([problem for file in found.files if (problem := unusable_file(file)) is not None])
-    request = _request_key(found, schema, options, writer)
-    ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
+    request = _request_key(found, roles, options, writer)
+    in_memory = roles is not None and any(side.frame is not None for side in roles.sides.values())
+    ready = _ready(out, request) if not in_memory and (writer is None or writer.facts.sha256) else None
     if ready is not None:
         return ready
     with ThreadPoolExecutor(1) as beside:
@@ -83,20 +86,25 @@ def _facts_of(files: Sequence[Path]) -> list[FileFacts]:
 def _streamed(
     found: Source, options: PrepareOptions, out: Path, described: Describe, progress: Progress
 ) -> InteractionLog | None:
-    """Write the log without holding it in memory; None if only the strict reader can read the source."""
-    if found.stream is None:
+    """Write the log without holding it in memory; None if the source is not read in blocks."""
+    if found.events is None:
         return None
-    try:
-        with atomic_folder(out) as aside:
-            spill = aside / "spill"
-            spill.mkdir()
-            rows = found.stream(options, spill, progress)
-            check_log_folder(out, rows.manifest.name)
-            replace(rows, manifest=described(rows.manifest)).write(aside)
-            shutil.rmtree(spill)
-    except NotPlain:
-        progress("reading again in memory, to find what is unusual", 0, None)
-        return None
+    events = found.events(options)
+    check_log_folder(out, events.name)
+    return write_streamed(events, options, out, progress, described)
+
+
+def write_streamed(
+    events: Events, options: PrepareOptions, out: Path, progress: Progress, described: Describe = lambda facts: facts
+) -> InteractionLog:
+    """Write the log of a table that is read in blocks."""
+    build = options.build_options(events.defaults)
+    with atomic_folder(out) as aside:
+        spill = aside / "spill"
+        spill.mkdir()
+        rows = log_rows(sort_events(events, build, spill, progress), spill, progress)
+        replace(rows, manifest=described(rows.manifest)).write(aside)
+        shutil.rmtree(spill)
     return InteractionLog.open(out)
 
 
@@ -114,22 +122,16 @@ def _assembled(
     return replace(log, manifest=described(log.manifest)).save(out)
 
 
-def _refuse_unused(options: PrepareOptions, source: Source) -> None:
-    """Refuse an option that would change nothing."""
-    default = PrepareOptions()
-    for key in ("protocol", "label_threshold", "negatives", "user_field"):
-        if key not in source.options and getattr(options, key) != getattr(default, key):
-            raise ConfigError(f"'{key}' has no effect for '{source.name}': leave it out")
-
-
-def _request_key(source: Source, schema: Path | None, options: PrepareOptions, writer: ScoreWriter | None) -> str:
+def _request_key(
+    source: Source, schema: TableSchema | None, options: PrepareOptions, writer: ScoreWriter | None
+) -> str:
     """One hash of all that the log depends on, without reading the data."""
     states = [(file, file.stat()) for file in source.files]
     request = {
         "format": FORMAT,
         "name": source.name,
         "files": [(str(file.resolve()), state.st_size, state.st_mtime_ns) for file, state in states],
-        "schema": read_bounded(schema, MAX_YAML_BYTES).decode("utf-8") if schema else None,
+        "schema": schema.model_dump(mode="json") if schema else None,
         "options": options.model_dump(),
     } | ({"score": writer.facts.model_dump()} if writer else {})
     return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()

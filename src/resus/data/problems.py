@@ -12,6 +12,7 @@ from resus.data.fields.values import as_numbers, as_times, is_missing
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
+from resus.wording import advice, setting
 
 Place = Callable[[int], tuple[str, int]]  # file and line of a row
 _FILL = "fill it or delete the row"
@@ -42,8 +43,12 @@ def refuse(problems: Sequence[Problem]) -> None:
     if not problems:
         return
     others = len(problems) - 1
-    more = f" (and {others} more: 'resus doctor' on the same file and schema lists them all)" if others else ""
-    raise DataError(f"{problems[0]}{more}")
+    all_of_them = advice(
+        python=", see the error's 'problems'", command=": 'resus doctor' on the same file and schema lists them all"
+    )
+    error = DataError(f"{problems[0]}{f' (and {others} more{all_of_them})' if others else ''}")
+    error.problems = tuple(problems)
+    raise error
 
 
 class Findings:
@@ -188,7 +193,7 @@ def _bad_labels(column: pl.Series, schema: TableSchema) -> list[BadRows]:
         numbers = pl.Series(as_numbers(column)[0])
         largest = numbers.filter(numbers.is_finite()).to_numpy().max(initial=1.0)
         fix = "write 0 or 1, or set label_threshold: values from there on count as 1"
-        fix += f" (such as --set label_threshold={largest:g})"
+        fix += f" (such as {setting('label_threshold', largest)})"
         graded = numbers.is_finite() & (numbers != 0) & (numbers != 1)
         found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
     return found
@@ -238,14 +243,21 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: Finder) -
         same = "user, item and time" if schema.time else "user, item and fields"
         return f"the same {same} as in {finder.beside(int(earliest[first]), first)}"
 
-    fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
-    return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
+    return finder.problems(schema.user, [BadRows(named & repeats, what, drop_repeats())])
+
+
+def drop_repeats() -> str:
+    return f"delete the copy, or set duplicates to first, last or keep ({setting('duplicates', 'first')})"
+
+
+def drop_single() -> str:
+    return f"add rows, or set single_events to drop or keep ({setting('single_events', 'drop')})"
 
 
 def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:
     alone = BadRows(
         ~is_missing(users) & users.is_unique(),
         lambda first: f"user {users[first]!r} has a single row, so there is nothing to predict after it",
-        "add rows, or set single_events to drop or keep (--set single_events=drop)",
+        drop_single(),
     )
     return finder.problems(users.name, [alone], noun="users")

@@ -1,5 +1,6 @@
 """What a table's columns mean: who, what, when, clicked or not, and the fields a model may look at."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -9,7 +10,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from resus.arrays import Integers
-from resus.checking import nearest_key, on_one_line, sentence_of
+from resus.checking import checked, nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
 from resus.data.fields.base import BadRows, Field
 from resus.errors import ConfigError
@@ -179,6 +180,17 @@ class TableSchema(BaseModel):
         return list(dict.fromkeys([self.user, *self.fields, *([self.time] if self.time else []), self.label]))
 
     @classmethod
+    def of(cls, schema: "SchemaLike") -> "TableSchema":
+        """A schema from its file, a mapping, or as it is."""
+        if isinstance(schema, TableSchema):
+            return schema
+        if isinstance(schema, Mapping):
+            return checked(cls, schema)
+        if not isinstance(schema, str | Path):
+            raise ConfigError(f"the schema is a {type(schema).__name__}: give a path, a mapping or a TableSchema")
+        return cls.read(Path(schema))
+
+    @classmethod
     def read(cls, path: Path) -> Self:
         try:
             value = read_yaml(path)
@@ -212,3 +224,6 @@ class TableSchema(BaseModel):
                 raise ConfigError(f"schema file {path}: {role} has no path: name the file that holds its rows")
             found[role] = side.model_copy(update={"path": str(path.parent / side.path)})
         return self.model_copy(update=found)
+
+
+SchemaLike = TableSchema | Mapping[str, Any] | Path | str

@@ -6,14 +6,18 @@ from pathlib import Path
 from resus.checking import nearest_key
 from resus.data.datasets import DATA_SETS
 from resus.data.datasets.base import Source
+from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers import recbole
-from resus.data.readers.files import find_parts, table_name
-from resus.data.readers.side_tables import side_files
+from resus.data.readers.files import estimated_bytes, find_parts, table_name
+from resus.data.readers.side_tables import read_sides, side_files
 from resus.data.readers.tables import ScoreWriter, read_table
 from resus.data.schema import TableSchema
+from resus.data.stream.blocks import Events, blocks_of_parts
 from resus.errors import ConfigError, DataError
 from resus.progress import Progress
+
+STREAMED_BYTES = 1 << 27  # larger tables are read in blocks
 
 
 def find_source(
@@ -62,4 +66,16 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     if isinstance(parts, Problem):
         return parts
     beside = side_files(schema) if schema else []
-    return Source(table_name(path), (*parts, *beside), partial(read_table, path, schema, writer=writer), options)
+    read = partial(read_table, path, schema, writer=writer)
+    large = schema is not None and writer is None and estimated_bytes(parts) > STREAMED_BYTES
+    events = partial(table_events, path, parts, schema) if schema is not None and large else None
+    return Source(table_name(path), (*parts, *beside), read, options, events=events)
+
+
+def table_events(path: Path, parts: list[Path], schema: TableSchema, options: PrepareOptions) -> Events:
+    """A table of the user's own, to be read in blocks."""
+    if options.label_threshold is not None:
+        schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    sides, problems = read_sides(schema)
+    read = partial(blocks_of_parts, parts, schema)
+    return Events(table_name(path), str(path), schema, read, sides, problems)

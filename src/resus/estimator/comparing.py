@@ -1,6 +1,6 @@
 """Models side by side on one log: each reads it by its own vocabulary, on users that none of them was trained on."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,11 @@ from resus.data.log.news import News
 from resus.data.log.recoded import recoded
 from resus.data.split import Population
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.estimator.logs import as_log
+from resus.estimator.logs import log_as_learned
 from resus.evaluation.evaluate import ComparedModel, Part
 from resus.model.predictors import PREDICTORS
 from resus.model.predictors.base import Predictor
+from resus.wording import advice
 
 if TYPE_CHECKING:
     from resus.estimator.resus import Resus
@@ -38,15 +39,22 @@ class SideBySide:
 
 
 def side_by_side(
-    models: "Mapping[str, Resus]", log: Any, *, users: Users = "unseen", part: Part = "test", one_split: bool = True
+    models: "Mapping[str, Resus]",
+    log: Any,
+    options: Mapping[str, Any] | None = None,
+    *,
+    users: Users = "unseen",
+    part: Part = "test",
+    one_split: bool = True,
 ) -> SideBySide:
     """Each model with the log as it reads it.
 
-    Users are those `unseen` by every model in training and validation; or those `new` to all, which no log of a model
-    had; or `all`. Models of this very log must share their test users, if `one_split` says so.
+    `options` are those with which a table is read. Users are those `unseen` by every model in training and validation;
+    or those `new` to all, which no log of a model had; or `all`. Models of this very log must share their test users,
+    if `one_split` says so.
     """
     first_name, first = next(iter(models.items()))
-    opened = as_log(first._with_score(log), first._fitted().log.table)
+    opened = log_as_learned(first, log, options)
     rows: dict[str, ComparedModel] = {}
     predictors: dict[str, Predictor] = {}
     met: dict[str, Met] = {}
@@ -71,6 +79,22 @@ def side_by_side(
     if not len(getattr(population, part)):
         raise _nobody(opened, part, users, len(models))
     return SideBySide(first, opened, rows, population, news)
+
+
+def check_rivals(beside: SideBySide, models: "Mapping[str, Resus]", rivals: Collection[str]) -> None:
+    """Refuse rivals that may know the users they are measured on, or that have the name of another curve."""
+    if rivals and (beside.news or any(model._fitted().log.warm_start for model in models.values())):
+        raise ConfigError(
+            "a run was trained on another log, or started warm, so a rival that is trained now may know the users "
+            f"it is measured on: leave the rivals out{advice(python='', command=' (--rivals none)')}"
+        )
+    rows = beside.rows
+    taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
+    for name in rivals:
+        if name in taken:
+            raise ConfigError(
+                f"two curves are named '{name}': leave that rival out, a run or its shared model has the same name"
+            )
 
 
 def met_by(model: "Resus", log: InteractionLog) -> Met:
@@ -130,7 +154,7 @@ def _nobody(log: InteractionLog, part: str, users: Users, models: int) -> DataEr
     known = "was in the log of" if users == "new" else "trained or validated"
     return DataError(
         f"every one of the {log.n_users:,} users of '{log.name}' {known} {whom}: give a log with other users, or ask "
-        "for other users (--users)"
+        f"for other users ({advice(python='users=', command='--users')})"
     )
 
 

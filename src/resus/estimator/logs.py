@@ -1,56 +1,78 @@
-"""What `fit` and `evaluate` take as data: a log, its folder, or a table."""
+"""What `fit`, `evaluate` and `recommend` take as data: a log, its folder, a file, or a table."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resus.artifact import TrainingLogFacts
-from resus.checking import checked
-from resus.data.build import assemble_log, build_log
+from resus.data.given import log_of, opened_log
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
-from resus.data.options import BuildOptions
-from resus.data.problems import refuse
-from resus.data.readers.delimited import FileRows
+from resus.data.options import PrepareOptions, TableOptions
 from resus.data.readers.frames import as_frame
-from resus.data.readers.tables import joined_table
-from resus.data.schema import TableSchema
-from resus.errors import ConfigError, DataError
+from resus.data.readers.tables import read_plain
+from resus.data.schema import SchemaLike
+from resus.errors import ConfigError
 from resus.external.score_column import ScoreColumn
+from resus.training.warm_start import WarmStart
+from resus.wording import advice
+
+if TYPE_CHECKING:
+    from resus.estimator.resus import Resus
 
 
-def as_log(
-    log: Any, schema: TableSchema | Mapping[str, Any] | None, own_model: ScoreColumn | None = None
+def log_to_learn_from(
+    data: Any, schema: SchemaLike | None, chosen: Mapping[str, Any], own_model: ScoreColumn | None
 ) -> InteractionLog:
     """Open a log, or build one from a table, to which the user's own model adds its column."""
-    if isinstance(log, InteractionLog | str | Path):
-        opened = log if isinstance(log, InteractionLog) else InteractionLog.open(log)
-        if own_model is not None:
-            _check_written(opened, own_model)
-        return opened
-    if schema is None:
-        raise DataError(
-            "fit was given a table without a schema: pass schema={'user': …, 'item': …, 'label': …, 'fields': {…}}"
-        )
-    roles = schema if isinstance(schema, TableSchema) else checked(TableSchema, schema)
-    if own_model is None:
-        return build_log(log, roles)
-    events = FileRows("the table", as_frame(log), None, ())
-    table = own_model.on_table(joined_table("log", roles, events))
-    options = BuildOptions()
-    refuse(table.check(options))
-    built = assemble_log(table, options)
-    return replace(built, manifest=built.manifest.model_copy(update={"score": own_model.facts}))
+    opened = opened_log(data)
+    if opened is not None and own_model is not None:
+        _check_written(opened, own_model)
+    return log_of(data if opened is None else opened, schema, PrepareOptions.of(None, chosen), writer=own_model)
+
+
+def log_as_learned(model: "Resus", data: Any, chosen: Mapping[str, Any] | None = None) -> InteractionLog:
+    """Open a log, or build one from a table as in training: with the schema, the options and the scores of then."""
+    facts, opened = model._fitted().log, opened_log(data)
+    if opened is not None:
+        return log_of(opened, None, PrepareOptions.of(None, chosen or {}))
+    before = facts.options.model_dump(include=set(TableOptions.__annotations__)) if facts.options else {}
+    options = PrepareOptions.of(None, chosen or before)
+    if model._score is not None:
+        data = model._score.on(as_table(data, model, "the table"), model.schema, "the table")
+    return log_of(data, facts.table, options)
+
+
+def as_table(data: Any, model: "Resus", where: str) -> Any:
+    """A table in memory as a polars frame; a file is read as the schema of the model says."""
+    if isinstance(data, str | Path):
+        return read_plain(Path(data), model.schema)
+    return as_frame(data, where)
+
+
+def facts_of(log: InteractionLog, data: Any, start: WarmStart | None) -> TrainingLogFacts:
+    """What a model remembers about the log that it was trained on."""
+    manifest = log.manifest
+    on_disk = isinstance(data, str | Path) and opened_log(data) is not None
+    return TrainingLogFacts(
+        name=log.name,
+        hash=log.content_hash,
+        path=str(Path(data).resolve()) if on_disk else None,
+        table=manifest.table,
+        options=manifest.options,
+        score=manifest.score,
+        warm_start=start.mark if start else None,
+    )
 
 
 def _check_written(log: InteractionLog, own_model: ScoreColumn) -> None:
     """A log holds ids instead of raw values, so its scores were written when it was prepared."""
     before = remembered(log.manifest)
     if before is None:
+        scoring = advice(python="score_with=", command="--score-with")
         raise ConfigError(
             f"the log '{log.name}' holds no raw columns for {own_model.written_by} to read: prepare the table with "
-            "--score-with, or fit on the table and its schema"
+            f"{scoring}, or fit on the table and its schema"
         )
     before.refuse_another(own_model)
 

@@ -2,44 +2,49 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from html import escape
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, Unpack, overload
 
 import polars as pl
 
-from resus.artifact import FACTS, Artifact, TrainingLogFacts, rebuild
+from resus.arrays import Array
+from resus.artifact import FACTS, Artifact, rebuild
 from resus.config.resolve import resolve
-from resus.config.settings import Config, flatten
+from resus.config.settings import Config
+from resus.data.given import Data
 from resus.data.log.known_users import KnownUsers, Users
 from resus.data.log.log import InteractionLog
 from resus.data.log.news import News
 from resus.data.log.recoded import recoded
-from resus.data.readers.frames import as_frame, like
-from resus.data.schema import TableSchema
+from resus.data.options import TableOptions
+from resus.data.readers.frames import SameFrame, like
+from resus.data.schema import SchemaLike, TableSchema
+from resus.data.split import Protocol
 from resus.errors import ArtifactError, ConfigError, DataError
-from resus.estimator.comparing import check_comparable, check_same_log, met_by, side_by_side
+from resus.estimator.answering import answered
+from resus.estimator.choices import Encoder, Learner, Wishes, choice_of
+from resus.estimator.comparing import check_rivals, check_same_log, met_by, side_by_side
 from resus.estimator.fitted import Fitted
-from resus.estimator.logs import as_log, remembered
+from resus.estimator.logs import as_table, facts_of, log_as_learned, log_to_learn_from, remembered
+from resus.estimator.results import Results, WarmUp
+from resus.estimator.taking import finished_run, predictor_to_take, score_of_before
 from resus.estimator.warm_start import inherited_from, source_of, warm_start_from, with_own_encoder
 from resus.evaluation.evaluate import Part, evaluate
 from resus.evaluation.intervals import DRAWS
-from resus.evaluation.results import Results, WarmUp
 from resus.evaluation.warm_up import Rival, warm_up
-from resus.external.choice import refuse_path_as_text
-from resus.external.score_column import SCORE, ScoreColumn
-from resus.history import History
-from resus.model.encoders import OwnEncoderSettings
+from resus.external.score_column import ScoreColumn
+from resus.history import History, best_of_stages
 from resus.model.inference.in_torch import inference_of
 from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
-from resus.scoring.explanations import explained
 from resus.scoring.scorer import Scorer
 from resus.serving.catalogue import Catalogue
 from resus.serving.offline import recommendations
-from resus.training.run import Run, TrainedPredictor, delete_checkpoints
+from resus.training.run import Run, delete_checkpoints
 from resus.training.train import train
-from resus.training.warm_start import WarmStart
 from resus.training.workers import Workers
+from resus.wording import advice
 
 
 class Resus:
@@ -54,46 +59,29 @@ class Resus:
     {"training.epochs": 5}. A `predictor` is a name, or a model of your own that reads raw columns: a function of a
     polars frame that gives logits, a fitted estimator with `predict_proba`, or the Path of a LightGBM, XGBoost,
     CatBoost or ONNX file. An `encoder`, for ridge and nearest, is a name, or a class that makes a torch module from a
-    feature map; the module has `width` and maps N rows to `[N, width]`.
+    feature map; the module has `width` and maps N rows to `[N, width]`. A learner or an encoder of a kind that you
+    registered is given by its settings: Resus(learner=MySettings()).
     """
 
     def __init__(
         self,
         *,
         predictor: Any = None,
-        encoder: str | Callable[..., Any] | None = None,
-        learner: str | None = None,
-        protocol: str | None = None,
+        encoder: Encoder | None = None,
+        learner: Learner | None = None,
+        protocol: Protocol | None = None,
         seed: int | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        self._own_model: ScoreColumn | None = None
-        chosen = flatten(settings or {})
-        if isinstance(predictor, str):
-            refuse_path_as_text(predictor)
-        elif predictor is not None:
-            self._own_model = ScoreColumn.of(predictor, chosen.get("predictor.column", SCORE))
-            if "predictor.kind" in chosen:
-                raise ConfigError(
-                    f"{self._own_model.written_by} is given as the predictor, and the settings say "
-                    f"predictor.kind={chosen['predictor.kind']}: leave one of them out"
-                )
-            predictor = f"logits:{self._own_model.name}"
-        if encoder is not None and not isinstance(encoder, str):
-            own = OwnEncoderSettings.made_by(encoder)
-            chosen |= {"encoder.kind": own.kind, "encoder.name": own.name, "encoder.factory": own.factory}
-            encoder = None
-        named = {
-            "predictor.kind": predictor,
-            "encoder.kind": encoder,
-            "learner.kind": learner,
-            "protocol": protocol,
-            "seed": seed,
-        }
-        self._overrides: dict[str, Any] | None = {
-            **{key: value for key, value in named.items() if value is not None},
-            **chosen,
-        }
+        overrides, self._own_model = choice_of(
+            predictor=predictor,
+            encoder=encoder,
+            learner=learner,
+            settings=settings or {},
+            protocol=protocol,
+            seed=seed,
+        )
+        self._overrides: dict[str, Any] | None = overrides
         self.config: Config = resolve(self._overrides)
         self._result: Fitted | None = None
         self._score: ScoreColumn | None = None
@@ -119,28 +107,42 @@ class Resus:
         """One record per epoch: stage, epoch, loss, validation AUC, seconds."""
         return self._fitted().history
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the model, and how its stages of training went."""
+        title = f"<b>{escape(self.name)}</b> on {escape(self.config.predictor_name)}"
+        if self._result is None:
+            return f"<p>{title}, not fitted</p>"
+        lines = "".join(
+            f"<tr><td>{escape(stage)}</td><td>{best.epoch}</td><td>{best.validation_auc:.4f}</td></tr>"
+            for stage, best in best_of_stages(self._result.history).items()
+        )
+        heads = "<tr><th>stage</th><th>best epoch</th><th>validation AUC</th></tr>"
+        return f"<table><caption>{title}, trained on {escape(self._result.log.name)}</caption>{heads}{lines}</table>"
+
     def fit(
         self,
-        log: Any,
+        log: Data,
         *,
-        schema: TableSchema | Mapping[str, Any] | None = None,
+        schema: SchemaLike | None = None,
         folder: Path | str | None = None,
         resume: bool = False,
         predictor_from: "Resus | None" = None,
         warm_start: "Resus | Path | str | None" = None,
         progress: Progress = silent,
         workers: Workers | None = None,
+        **options: Unpack[TableOptions],
     ) -> Self:
         """Train on the training users of a log, of a prepared log's folder, or of a table with its `schema`.
 
-        With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a model that lends
-        its predictor and the settings of it, except for those given here. `warm_start` is a model, or its folder, whose
-        weights, settings and vocabularies training starts from; users that it has met stay training or validation
-        users. Several `workers` train it together.
+        A table is a polars or pandas frame, an Arrow table, a mapping of arrays, or a CSV or Parquet file; its `schema`
+        is a path, a mapping or a `TableSchema`, and its `options` are those of `build_log`, such as
+        duplicates="first". With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a
+        model that lends its predictor and the settings of it, except for those given here. `warm_start` is a
+        model, or its folder, whose weights, settings and vocabularies training starts from; users that it has met stay
+        training or validation users. Several `workers` train it together.
         """
         workers = workers or Workers()
-        path = Path(log) if isinstance(log, str | Path) else None
-        opened = as_log(log, schema, self._own_model)
+        opened = log_to_learn_from(log, schema, options, self._own_model)
         source = source_of(warm_start, Resus)
         if self._overrides is not None:
             inherited = inherited_from(source) if source else None
@@ -151,10 +153,11 @@ class Resus:
         read, start = warm_start_from(source, opened) if source else (opened, None)
         kept = Path(folder) if folder is not None else None
         if kept is not None and (kept / FACTS).is_file():
-            self._take_finished(kept, opened, resume, start)
+            artifact = finished_run(self, kept, opened, start, resume=resume)
+            self._take(replace(artifact, config=self.config))
             self._score = self._own_model or self._score
             return self
-        given = self._take_predictor(predictor_from, opened) if predictor_from else None
+        given = predictor_to_take(self, predictor_from, opened) if predictor_from else None
         trained = train(
             self.config,
             read,
@@ -165,15 +168,7 @@ class Resus:
             workers=workers,
             start=start,
         )
-        manifest = opened.manifest
-        facts = TrainingLogFacts(
-            name=opened.name,
-            hash=opened.content_hash,
-            path=str(path.resolve()) if path else None,
-            table=manifest.table,
-            score=manifest.score,
-            warm_start=start.mark if start else None,
-        )
+        facts = facts_of(opened, log, start)
         users = KnownUsers.of(opened, trained.split, start.users if start else None)
         self._result = Fitted(trained.model, trained.history, read.features, facts, users)
         self._score = self._own_model or remembered(facts)
@@ -194,13 +189,13 @@ class Resus:
     ) -> None:
         """Do what `fit` does first: refuse what it would refuse, and reserve the folder for this run."""
         opened = InteractionLog.open(log)
-        given = self._take_predictor(predictor_from, opened) if predictor_from else None
+        given = predictor_to_take(self, predictor_from, opened) if predictor_from else None
         read, start = warm_start_from(warm_start, opened) if warm_start else (opened, None)
         Run(self.config, read, folder=folder, given=given, start=start).open(resume=resume)
 
     def evaluate(
         self,
-        log: Any,
+        log: Data,
         *,
         part: Part = "test",
         users: Users = "unseen",
@@ -208,9 +203,11 @@ class Resus:
         base: str | None = None,
         draws: int = DRAWS,
         progress: Progress = silent,
+        **options: Unpack[TableOptions],
     ) -> Results:
         """Results by support size and stage on users that training never saw; `against` adds models to compare with.
 
+        `log` is what `fit` takes. A table is read with the schema and the options of training, unless others are given.
         A log or table other than that of the training is read by the model's vocabularies. Its test users are those on
         whom the model was neither trained nor validated; or, as `users` says, only those `new` to it, or `all`. The
         results' `news` says what the log holds that the model did not know.
@@ -222,22 +219,23 @@ class Resus:
         if self.name in others:
             raise ConfigError(f"two models are named '{self.name}': give the other one another name")
         models = {self.name: self, **others}
-        return Resus.compare(models, log, part=part, users=users, base=base, draws=draws, progress=progress)
+        return Resus.compare(models, log, part=part, users=users, base=base, draws=draws, progress=progress, **options)
 
     @staticmethod
     def compare(
         models: "Mapping[str, Resus]",
-        log: Any,
+        log: Data,
         *,
         part: Part = "test",
         users: Users = "unseen",
         base: str | None = None,
         draws: int = DRAWS,
         progress: Progress = silent,
+        **options: Unpack[TableOptions],
     ) -> Results:
         """Compare several models by name, and their predictors, on the same users and queries."""
-        beside = side_by_side(models, log, users=users, part=part)
-        return evaluate(
+        beside = side_by_side(models, log, options, users=users, part=part)
+        found = evaluate(
             beside.rows,
             beside.first.config,
             beside.log,
@@ -248,11 +246,12 @@ class Resus:
             news=beside.news,
             progress=progress,
         )
+        return Results.of(found)
 
     @staticmethod
     def warm_up(
         models: "Mapping[str, Resus]",
-        log: Any,
+        log: Data,
         *,
         up_to: int = 300,
         rivals: Mapping[str, Rival] | None = None,
@@ -264,20 +263,10 @@ class Resus:
         `rivals` are fitted methods' `score_prefixes`, by name.
         """
         beside = side_by_side(models, log, part=part)
+        check_rivals(beside, models, rivals or {})
         first, opened, rows = beside.first, beside.log, beside.rows
-        if rivals and (beside.news or any(model._fitted().log.warm_start for model in models.values())):
-            raise ConfigError(
-                "a run was trained on another log, or started warm, so a rival that is trained now may know the users "
-                "it is measured on: leave the rivals out (--rivals none)"
-            )
-        taken = {*rows, *(compared.predictor for compared in rows.values()), "oracle", "crowd"}
-        for name in rivals or {}:
-            if name in taken:
-                raise ConfigError(
-                    f"two curves are named '{name}': leave that rival out, a run or its shared model has the same name"
-                )
         trained_up_to = {name: model.config.max_support for name, model in models.items()}
-        return warm_up(
+        curve = warm_up(
             rows,
             first.config,
             opened,
@@ -288,25 +277,43 @@ class Resus:
             part=part,
             progress=progress,
         )
+        return WarmUp.of(curve)
 
-    def predict(self, support: Any, query: Any, *, explain: bool = False) -> Any:
+    @overload
+    def predict(self, support: Data, query: Path | str | InteractionLog, *, explain: bool = ...) -> pl.DataFrame: ...
+
+    @overload
+    def predict(self, support: Data, query: Mapping[str, Any], *, explain: bool = ...) -> dict[str, Array]: ...
+
+    @overload
+    def predict(self, support: Data, query: SameFrame, *, explain: bool = ...) -> SameFrame: ...
+
+    def predict(self, support: Data, query: Data, *, explain: bool = False) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
 
         `support` holds the users' events with the label, `query` the rows to score. Both have the user and all fields,
-        or what a model of your own reads to write its score. `explain` adds two columns of JSON: `causes`, what each
-        cause adds to the residual, and `because`, the events that moved it most.
+        or what a model of your own reads to write its score. Each is a polars or pandas frame, an Arrow table, a
+        mapping of arrays, a CSV or Parquet file, or a log with the values of training; for a file or a log the answer
+        is a polars frame. `explain` adds two columns of JSON: `causes`, what each cause adds to the residual, and
+        `because`, the events that moved it most.
         """
-        frame, events = as_frame(query, "the query"), as_frame(support, "the support")
-        answer, _ = self.scorer.predict(events, frame)
-        reasons = explained(self.scorer, events, frame) if explain else {}
-        user = self.schema.user
-        table = pl.DataFrame({user: frame[user], **answer.columns, **reasons})
-        return like(query, table)
+        return answered(self, support, query, explain=explain)
+
+    @overload
+    def recommend(self, support: Path | str, log: Data | None = ..., **options: Unpack[Wishes]) -> pl.DataFrame: ...
+
+    @overload
+    def recommend(
+        self, support: Mapping[str, Any], log: Data | None = ..., **options: Unpack[Wishes]
+    ) -> dict[str, Array]: ...
+
+    @overload
+    def recommend(self, support: SameFrame, log: Data | None = ..., **options: Unpack[Wishes]) -> SameFrame: ...
 
     def recommend(
         self,
-        support: Any,
-        log: Any = None,
+        support: Data,
+        log: Data | None = None,
         *,
         top: int = 10,
         exclude_seen: bool = True,
@@ -327,13 +334,13 @@ class Resus:
             )
         if top < 1:
             raise ConfigError(f"top is {top}: give 1 or more")
-        opened = as_log(self.log_path if log is None else self._with_score(log), fitted.log.table)
+        opened = log_as_learned(self, self.log_path if log is None else log)
         check_same_log(self, opened)
         table = recommendations(
             self.scorer,
             inference_of(self.config, fitted.features, fitted.model),
             Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
-            as_frame(support, "the support"),
+            as_table(support, self, "the support"),
             top=top,
             exclude_seen=exclude_seen,
             context=context or {},
@@ -347,14 +354,14 @@ class Resus:
         fitted = self._fitted()
         return Scorer(fitted.model, fitted.features, self.schema, self._score)
 
-    def news(self, log: Any) -> News:
+    def news(self, log: Data) -> News:
         """What a log or table holds that this model does not know: users, items and other values."""
-        opened = as_log(self._with_score(log), self._fitted().log.table)
+        opened = log_as_learned(self, log)
         return News.of(opened, self._fitted().features, met_by(self, opened))
 
     def unknown_values(self, table: Any) -> dict[str, int]:
         """For each field, the number of rows whose value training never saw, or which have none."""
-        return self._fitted().features.unknown(as_frame(self._with_score(table)))
+        return self._fitted().features.unknown(self._with_score(table))
 
     def save(self, folder: Path | str) -> None:
         """Write the model as a folder that `resus.load`, the command line and the service read."""
@@ -377,7 +384,7 @@ class Resus:
             artifact = replace(artifact, config=artifact.config.model_copy(update={"encoder": handed}))
         model = cls.from_config(artifact.config)._take(artifact)
         if predictor is not None:
-            model._score = model._score_of_before(folder).again(predictor)
+            model._score = score_of_before(model, folder).again(predictor)
         return model
 
     @property
@@ -393,7 +400,10 @@ class Resus:
         """The folder of the log that this model was trained on."""
         path = self._fitted().log.path
         if path is None:
-            raise ArtifactError("the model was trained on a log that is not on disk: say which log with --data")
+            raise ArtifactError(
+                "the model was trained on a log that is not on disk: say which log with "
+                + advice(python="log=", command="--data")
+            )
         return Path(path)
 
     @property
@@ -412,53 +422,7 @@ class Resus:
         self._score = remembered(artifact.log)
         return self
 
-    def _score_of_before(self, folder: Path | str) -> ScoreColumn:
-        """The column that the user's own model wrote, or that serves as the predictor wherever it came from."""
-        if self._score is not None:
-            return self._score
-        if self.config.predictor.logit_column:
-            return ScoreColumn(self.config.predictor.logit_column, "a model", None, None)
-        raise ConfigError(
-            f"the run in {folder} reads no logits of a model of your own (its shared model is "
-            f"{self.config.predictor_name}): leave the model out"
-        )
-
-    def _with_score(self, table: Any) -> Any:
-        """A table with the column of the user's own model; a log has it already."""
-        if self._score is None or isinstance(table, InteractionLog | str | Path):
-            return table
-        return self._score.on(as_frame(table), self.schema, "the table")
-
-    def _take_finished(self, folder: Path, log: InteractionLog, resume: bool, start: WarmStart | None) -> Self:
-        """Take over a finished run; it is neither repeated nor overwritten."""
-        if not resume:
-            raise ArtifactError(f"{folder} holds a finished run: choose another folder with --out, or delete it")
-        artifact = Artifact.load(folder)
-        asked = self.config, log.content_hash, start.mark if start else None
-        if (artifact.config, artifact.log.hash, artifact.log.warm_start) != asked:
-            raise ArtifactError(
-                f"{folder} holds a finished run with other settings or other data: choose another folder with --out"
-            )
-        delete_checkpoints(folder)
-        return self._take(replace(artifact, config=self.config))
-
-    def _take_predictor(self, source: "Resus", log: InteractionLog) -> TrainedPredictor:
-        """The predictor of another run, if it was trained on the same users with the same settings."""
-        check_same_log(source, log)
-        check_comparable(self, source, log)
-        if source._fitted().log.warm_start:
-            raise ConfigError(
-                "the shared model to take over started warm, so its training users are not those of this run: start "
-                "this run warm from it as well"
-            )
-        theirs, mine = source.config.predictor.model_dump(), self.config.predictor.model_dump()
-        differing = [
-            f"predictor.{key} is {theirs[key]} there and {mine[key]} here" for key in mine if mine[key] != theirs[key]
-        ]
-        if differing:
-            raise ConfigError(
-                f"the shared model to take over was made with other settings ({'; '.join(differing)}): "
-                "make them equal, or train one here"
-            )
-        history = [record for record in source.history if record.stage == "predictor"]
-        return TrainedPredictor(source._fitted().model.predictor, history)
+    def _with_score(self, table: Any) -> pl.DataFrame:
+        """A table with the column of the user's own model."""
+        frame: pl.DataFrame = as_table(table, self, "the table")
+        return frame if self._score is None else self._score.on(frame, self.schema, "the table")

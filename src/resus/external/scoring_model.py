@@ -8,6 +8,7 @@ import polars as pl
 
 from resus.arrays import Doubles
 from resus.errors import ConfigError
+from resus.extras import need_module
 
 Reads = tuple[str, ...] | int | None
 
@@ -29,10 +30,8 @@ class ScoringModel(Protocol):
 
 def library(module: str, name: str) -> Any:
     """Import the library that `name` needs, or say how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError:
-        raise ConfigError(f"{name} needs {module}, which is not installed: pip install {module}") from None
+    need_module(module, name)
+    return importlib.import_module(module)
 
 
 def broken_file(path: Path, kind: str, error: Exception | str) -> ConfigError:

@@ -3,6 +3,7 @@
 It holds ids, titles, counts and mean labels of the items of one log.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -30,6 +31,7 @@ STEADY = 0.9  # share of an item's rows that must hold one value, for the field 
 MAX_CHOICES = 50  # values that are listed for a field
 
 Columns = dict[str, Array]
+log = logging.getLogger("resus.serving")
 
 
 class CatalogueFacts(BaseModel):
@@ -141,28 +143,28 @@ class Catalogue:
         items, titles, removed = list(self.items), list(self.titles), set(self.removed)
         places, changed = dict(self.places), []
         unknown = Rows(*features.encode_rows([{}]))
-        new_rows = sum(item not in places for item, change in changes.items() if not change["removed"])
+        changes = _readable(features, changes)
+        rows = Rows(*features.encode_rows([change["fields"] for change in changes.values()]))
+        new_rows = sum(item not in places and not _says_nothing(change) for item, change in changes.items())
         ids = np.concatenate([self.ids, np.repeat(unknown.ids, new_rows, axis=0)])
         weights = None
         if self.weights is not None and unknown.weights is not None:
             weights = np.concatenate([self.weights, np.repeat(unknown.weights, new_rows, axis=0)])
-        for item, change in changes.items():
+        for number, (item, change) in enumerate(changes.items()):
             place = places.get(item)
-            if change["removed"]:
-                removed |= set() if place is None else {place}
+            if place is None and _says_nothing(change):
                 continue
             if place is None:
                 place = places[item] = len(items)
                 items.append(item)
                 titles.append(None)
-            removed.discard(place)
+            (removed.add if change["removed"] else removed.discard)(place)
             titles[place] = change.get("title", titles[place])
-            row = Rows(*features.encode_rows([change["fields"]]))
             for name in set(change["fields"]) & set(self.fields):
                 columns = features.block(name).columns
-                ids[place, columns] = row.ids[0, columns]
-                if weights is not None and row.weights is not None:
-                    weights[place, columns] = row.weights[0, columns]
+                ids[place, columns] = rows.ids[number, columns]
+                if weights is not None and rows.weights is not None:
+                    weights[place, columns] = rows.weights[number, columns]
             changed.append(place)
         more = len(items) - len(self.items)
         made = replace(
@@ -246,6 +248,31 @@ class Catalogue:
         return read
 
 
+def _readable(features: FeatureMap, changes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """The changes that this model can read; they may have been made for another one."""
+    try:
+        features.encode_rows([change["fields"] for change in changes.values()])
+    except DataError:
+        readable = {item: change for item, change in changes.items() if _can_be_read(features, change["fields"])}
+        left_out = len(changes) - len(readable)
+        log.warning("changes of %d items have values that this model cannot read, so they are left out", left_out)
+        return readable
+    return changes
+
+
+def _can_be_read(features: FeatureMap, fields: Mapping[str, Any]) -> bool:
+    try:
+        features.encode_rows([fields])
+    except DataError:
+        return False
+    return True
+
+
+def _says_nothing(change: Mapping[str, Any]) -> bool:
+    """Of an item that the catalogue does not have."""
+    return bool(change["removed"]) and not change["fields"] and "title" not in change
+
+
 def _check_table(table: pa.Table, width: int, *, weighted: bool) -> None:
     kinds = {"item": pa.string(), "title": pa.string(), "count": pa.int64(), "mean": pa.float64()}
     kinds["ids"] = pa.list_(pa.int32(), width)
@@ -298,6 +325,8 @@ def _lists(values: Array) -> pa.FixedSizeListArray:
 
 
 def _matrix(column: pa.ChunkedArray, width: int) -> Array:
-    flat = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    matrix: Array = flat.reshape(-1, width).copy()
+    flat = column.combine_chunks().flatten()
+    if flat.null_count:
+        raise ValueError("a value of an item is missing")
+    matrix: Array = np.from_dlpack(flat).reshape(-1, width).copy()  # to_numpy would import pandas
     return matrix

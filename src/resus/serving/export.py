@@ -11,6 +11,7 @@ from resus.data.log.recoded import recoded
 from resus.data.problems import refuse
 from resus.data.readers.delimited import read_delimited
 from resus.errors import ConfigError, DataError
+from resus.extras import missing, need
 from resus.files import MAX_JSON_BYTES, atomic_folder, open_regular, read_bounded
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
@@ -20,9 +21,14 @@ from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
 PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
 
 
-def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str]) -> list[str]:
-    """Write the folder and return the names of its files. `titles` maps items to titles and may be empty."""
+def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str], onnx: bool | None = None) -> list[str]:
+    """Write the folder and return the names of its files. `titles` maps items to titles and may be empty.
+
+    By default, ONNX files are written if the extra is installed.
+    """
     check_out_folder(out)
+    if onnx:
+        need("onnx", "writing ONNX files")
     opened = CheckedFolder.open(run)
     artifact = Artifact.of(opened)
     log = InteractionLog.open(log_folder)
@@ -40,7 +46,8 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str])
         (aside / WEIGHTS).write_bytes(opened.read(WEIGHTS))
         catalogue.save(aside)
         write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
-        export_onnx(model, artifact.features, aside)
+        if onnx or (onnx is None and not missing("onnx")):
+            export_onnx(model, artifact.features, aside)
         write_facts(aside, opened.facts, [path.name for path in aside.iterdir()])
         if (run / RESULTS).is_file():
             (aside / RESULTS).write_bytes(read_bounded(run / RESULTS, MAX_JSON_BYTES))

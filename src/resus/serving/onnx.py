@@ -1,7 +1,6 @@
 """Ψ and Φ as ONNX files, so that other runtimes can score the same rows."""
 
 import contextlib
-import importlib.util
 import logging
 import warnings
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
-from resus.errors import ConfigError
+from resus.extras import need
 from resus.model.personalizer import Personalizer
 
 PREDICTOR = "predictor.onnx"
@@ -35,7 +34,7 @@ def export_onnx(model: Personalizer, features: FeatureMap, folder: Path) -> None
 
     A predictor that is not a network writes its own files, if it has any.
     """
-    _require_exporter()
+    need("onnx", "writing ONNX files")
     _export(model.encoder, "encoded", features, folder / ENCODER)
     if model.predictor.network is not None:
         _export(model.predictor.network, "logits", features, folder / PREDICTOR)
@@ -58,12 +57,6 @@ def _export(network: nn.Module, output: str, features: FeatureMap, path: Path) -
             external_data=False,
             verbose=False,
         )
-
-
-def _require_exporter() -> None:
-    missing = [name for name in ("onnx", "onnxscript") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise ConfigError(f"ONNX files need {' and '.join(missing)}: install with pip install 'resus[onnx]'")
 
 
 @contextlib.contextmanager

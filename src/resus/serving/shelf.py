@@ -21,6 +21,7 @@ from resus.model.inference.parts import AdditiveEncoder, Rows
 from resus.serving.catalogue import Catalogue
 
 CONTEXT_BYTES = 1 << 28  # for all contexts together
+OBJECT_BYTES = 2048  # of the objects around the arrays of one context
 TILE = 1 << 16  # items of a whole catalogue at a time
 
 Crowd = tuple[Floats, Floats]  # the crowd's logits `[N]`, and encoded rows `[N, K]`
@@ -42,6 +43,7 @@ class Shelf:
         """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different."""
         self._model, self._features, self.catalogue = model, features, catalogue
         self._of_item = catalogue.field_of >= 0  # [C]
+        self._situation = frozenset(field.name for field in features.fields) - frozenset(catalogue.fields)
         unknown = Rows(*features.encode_rows([{}]))
         self._ids = np.concatenate([catalogue.ids, unknown.ids])  # the last row is an item that nobody knows
         self._weights = None if unknown.weights is None else np.concatenate([_some(catalogue.weights), unknown.weights])
@@ -80,6 +82,7 @@ class Shelf:
 
     def context(self, fields: Mapping[str, Any]) -> "Context":
         """The context of a request, by the values of its fields."""
+        fields = {name: fields[name] for name in fields if name in self._situation}  # the model reads no others
         key = json.dumps(fields, separators=(",", ":")) if fields else ""
         return self._found(key) or self._keep(key, Rows(*self._features.encode_rows([fields])))
 
@@ -138,9 +141,9 @@ class Shelf:
             contexts = list(before._contexts.items())
         for key, context in contexts:
             kept = context.kept.without(changed, len(self) + 1)
-            self._contexts[key] = Context(key, context.row, context.code, kept)
-            self._contexts[key].accounted = kept.nbytes
-            self._context_bytes += kept.nbytes
+            taken = self._contexts[key] = Context(key, context.row, context.code, kept)
+            taken.accounted = taken.nbytes
+            self._context_bytes += taken.accounted
 
     @cached_property
     def _prepared(self) -> Any:
@@ -191,7 +194,7 @@ class Shelf:
         with self._lock:
             if used.accounted is not None:
                 self._context_bytes -= used.accounted
-            used.accounted = used.kept.nbytes
+            used.accounted = used.nbytes
             self._context_bytes += used.accounted
             while self._context_bytes > self._limit and self._contexts:
                 _, dropped = self._contexts.popitem(last=False)
@@ -209,6 +212,10 @@ class Context:
     def __init__(self, key: str, row: Rows, code: Floats | None, kept: "_Kept") -> None:
         self.key, self.row, self.code, self.kept = key, row, code, kept
         self.accounted: int | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return OBJECT_BYTES + len(self.key) + self.kept.nbytes
 
 
 class _Kept:

@@ -16,6 +16,7 @@ from resus.data.log.log import InteractionLog
 from resus.episodes.prefixes import OrderedUsers
 from resus.episodes.sampling import EpisodeSampler
 from resus.errors import ArtifactError, ConfigError, DataError
+from resus.extras import need
 from resus.files import read_json, write_json, write_text
 from resus.history import EpochRecord, History
 from resus.model.predictors.base import Predictor
@@ -26,6 +27,7 @@ from resus.training.own_model import check_own_model, warn_of_own_model
 from resus.training.validation import Validation
 from resus.training.warm_start import WarmStart
 from resus.training.workers import Workers
+from resus.wording import advice
 
 METRICS_FILE = "metrics.jsonl"
 CHECKPOINTS = "checkpoints"
@@ -88,6 +90,8 @@ class Run:
 
     def open(self, *, resume: bool) -> None:
         """Make the folder this run's own, or resume the unfinished run in it; never mix two runs."""
+        if self.config.predictor.extra:
+            need(self.config.predictor.extra, f"the predictor '{self.config.predictor.kind}'")
         if self.folder is not None and self.workers.rank == 0:
             self._claim(self.folder, resume)
         self.workers.wait()
@@ -153,16 +157,17 @@ class Run:
         path = folder / CHECKPOINTS / CLAIM
         given = _hash_of(self.given.predictor) if self.given else None
         claim = {"fingerprint": self.fingerprint, "predictor_from": given}
+        resuming, with_out = advice(python="resume=True", command="--resume"), advice(python="", command=" with --out")
         if not path.is_file():
             write_json(path, claim)
         elif not resume:
             raise ArtifactError(
-                f"{folder} holds an unfinished run: resume it with --resume, or choose another folder with --out"
+                f"{folder} holds an unfinished run: resume it with {resuming}, or choose another folder{with_out}"
             )
         elif read_json(path) != claim:
             raise ArtifactError(
                 f"{folder} holds an unfinished run with other settings or other data: "
-                "use the same ones, or choose another folder with --out"
+                f"use the same ones, or choose another folder{with_out}"
             )
 
 
@@ -170,9 +175,10 @@ def check_log(config: Config, log: InteractionLog) -> None:
     """Refuse a log that was prepared for other settings, or that has only one label."""
     prepared = log.manifest.protocol
     if prepared is not None and prepared != config.protocol:
+        again = advice(python=f"protocol='{config.protocol}'", command=f"--protocol {config.protocol}")
         raise ConfigError(
             f"the log '{log.name}' was prepared for protocol '{prepared}', but the run asks for '{config.protocol}': "
-            f"set protocol={prepared}, or prepare the data again with --protocol {config.protocol}"
+            f"set protocol={prepared}, or prepare the data again with {again}"
         )
     if config.predictor.score_column:
         check_own_model(config.predictor, log)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resus.data.build import build_log
 from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.data.fields.categorical import CategoricalField
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.given import build_log
 from resus.data.log.log import FEATURES, MANIFEST, USERS, InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.data.schema import TableSchema

@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from resus.checking import checked
-from resus.data.build import build_log
+from resus.data.given import build_log
 from resus.data.log.log import InteractionLog
 from resus.data.options import BuildOptions
 from resus.data.problems import Findings
@@ -28,7 +28,7 @@ FIELDS = {
     "price": "numeric",
     "seen": {"kind": "multi"},
 }
-KINDS = {"seen": pl.List(pl.String), "device": pl.String, "tags": pl.String}
+KINDS: dict[Any, Any] = {"seen": pl.List(pl.String), "device": pl.String, "tags": pl.String}
 OPTIONS = st.builds(
     BuildOptions,
     min_item_count=st.integers(1, 4),

@@ -156,7 +156,7 @@ def test_a_column_that_looks_wrong_is_warned_of(predictor: str, sentence: str) -
 
 
 def test_a_file_in_place_of_a_predictors_name() -> None:
-    with pytest.raises(ConfigError, match=r"the predictor 'model.cbm' looks like a file: let it score the table with"):
+    with pytest.raises(ConfigError, match=r"the predictor 'model.cbm' looks like a file: give Path"):
         resolve({"predictor.kind": "model.cbm"})
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from resus.data.build import build_log
 from resus.data.datasets.planted import PlantedWorld, planted_log
+from resus.data.given import build_log
 from resus.data.log.log import InteractionLog
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema

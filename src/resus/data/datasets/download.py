@@ -16,6 +16,7 @@ from resus.checking import on_one_line
 from resus.errors import DataError, DownloadError
 from resus.files import atomic_folder, open_regular, reason_of, storage_errors
 from resus.progress import Progress, silent
+from resus.wording import option
 
 _BLOCK = 1 << 18
 _TIMEOUT_SECONDS = 30
@@ -43,7 +44,7 @@ def download(url: str, target: Path, *, checksum: str, progress: Progress | None
             part.unlink()
             raise DownloadError(
                 f"{url} arrived with the checksum {found}, not {checksum}, and was deleted: "
-                "try again, or fetch it by hand and give its path with --path"
+                f"try again, or fetch it by hand and give its path with {option('path')}"
             )
         part.replace(target)
     return target
@@ -112,7 +113,7 @@ def _network_errors(url: str) -> Iterator[None]:
             error.close()
             reason = f"the server answered {error.code} {error.reason}"
         raise DownloadError(
-            f"{url} could not be fetched ({reason}): fetch it by hand and give its path with --path"
+            f"{url} could not be fetched ({reason}): fetch it by hand and give its path with {option('path')}"
         ) from None
 
 
@@ -152,11 +153,11 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> Path:
 def _check_member(archive: Path, member: zipfile.ZipInfo) -> None:
     """Refuse a member before any of it is unpacked."""
     if member.flag_bits & _ENCRYPTED:
-        raise DataError(f"{archive} is encrypted: unpack it yourself, and give the folder with --path")
+        raise DataError(f"{archive} is encrypted: unpack it yourself, and give the folder with {option('path')}")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise DataError(
             f"{archive} is packed in another way than the publisher's: unpack it yourself, and give the folder with "
-            "--path"
+            f"{option('path')}"
         )
     if member.file_size > member.compress_size * MAX_RATIO + _ALWAYS_ALLOWED:
         raise DataError(_too_large(archive, member.filename))

@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from resus.arrays import Doubles
-from resus.data.build import build_log
+from resus.data.build import log_of_frame
 from resus.data.log.log import InteractionLog
 from resus.data.options import BuildOptions
 from resus.data.schema import FieldSchema, TableSchema
@@ -50,7 +50,7 @@ def planted_log(world: PlantedWorld | None = None) -> InteractionLog:
     fields = {name: FieldSchema() for name in FIELDS}
     schema = TableSchema(user="user", item="item", time="time", label="click", fields=fields)
     options = BuildOptions(duplicates="keep", single_events="keep")
-    log = build_log(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
+    log = log_of_frame(draw_events(world), schema, options, name="planted", where="the planted world", truth=TRUTHS)
     return replace(log, manifest=log.manifest.model_copy(update={"data_set": "planted"}))
 
 

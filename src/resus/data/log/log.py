@@ -1,7 +1,7 @@
 """InteractionLog: every event of every user, columnar, memory-mapped, sorted by user and then by order of events."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -89,6 +89,10 @@ class InteractionLog:
     def owners_of(self, rows: Integers) -> Integers:
         """The user of each of the given rows."""
         return np.searchsorted(self.offsets, rows, side="right") - 1
+
+    def with_facts(self, **facts: Any) -> "InteractionLog":
+        """The same log with other facts in its manifest."""
+        return replace(self, manifest=self.manifest.model_copy(update=facts))
 
     def save(self, folder: Path, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped. `facts` go to its manifest."""

@@ -1,12 +1,24 @@
 """Tables in memory: pandas, Arrow, polars and mappings of arrays become a polars frame, and back."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import polars as pl
 import pyarrow as pa
 
 from resus.errors import DataError
+
+
+class Frame(Protocol):
+    """A table in memory: a polars DataFrame or LazyFrame, a pandas DataFrame or an Arrow table."""
+
+    @property
+    def columns(self) -> Any:
+        """Its columns, or their names."""
+
+
+Table = Frame | Mapping[str, Any]
+SameFrame = TypeVar("SameFrame", bound=Frame)
 
 
 def as_frame(table: Any, where: str = "the table") -> pl.DataFrame:

@@ -35,6 +35,8 @@ class SideRows:
     kinds: Mapping[str, FieldSchema]
     frame: pl.DataFrame  # the fields alone
     lines: pl.Series | None = None
+    unlisted: str | None = None  # the word for the events, if each of them must name a row
+    may_match_nothing: bool = False
 
     @property
     def noun(self) -> str:
@@ -94,7 +96,9 @@ def read_side(role: str, side: SideTable) -> FileRows:
     )
 
 
-def side_of(role: str, column: str, side: SideTable, read: FileRows) -> SideRows | list[Problem]:
+def side_of(
+    role: str, column: str, side: SideTable, read: FileRows, *, unlisted: str | None = None
+) -> SideRows | list[Problem]:
     """The rows that were read, if nothing is wrong with them: columns, keys and values."""
     frame, key = read.frame, side.key
     assert key is not None
@@ -110,7 +114,7 @@ def side_of(role: str, column: str, side: SideTable, read: FileRows) -> SideRows
     if problems:
         return problems
     fields = frame.select(list(side.fields))
-    return SideRows(role, column, key, read.where, as_text(frame[key]), side.fields, fields, read.lines)
+    return SideRows(role, column, key, read.where, as_text(frame[key]), side.fields, fields, read.lines, unlisted)
 
 
 def _bad_keys(column: pl.Series, finder: Finder, noun: str) -> list[Problem]:
@@ -173,9 +177,12 @@ class SideMatch:
 
     def problems(self) -> list[Problem]:
         """Keys that match nothing; events without a row whose fields need a value."""
-        if self._events == 0 or self.first is None:
+        if self._events == 0 or self.first is None or self.side.may_match_nothing:
             return []
         side, (where, line, shown) = self.side, self.first
+        if side.unlisted:
+            what = f"{self._without:,} {side.unlisted} name a {side.column} that is not listed, the first {shown!r}"
+            return [Problem(side.where, None, side.key, what, "fetch the file again: rows are missing")]
         if self._used.any():
             needed = [name for name, kind in side.kinds.items() if kind.bad_rows(side.frame[name].clear(1))]
             many = f" (the first of {self._without:,} such rows)" if self._without > 1 else ""

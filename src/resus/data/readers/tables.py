@@ -26,6 +26,7 @@ from resus.data.readers.side_tables import join_sides, read_sides
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
 from resus.files import atomic_path
+from resus.wording import option
 
 OWN_DEFAULTS = BuildOptions()
 
@@ -176,7 +177,9 @@ def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
     fields = {name: _guess_kind(frame[name]) for name in frame.columns if name not in taken.values()}
     guess = yaml.safe_dump(taken | {"fields": fields}, default_flow_style=True, sort_keys=False, width=10_000).strip()
     what = f"no schema says what its columns {', '.join(frame.columns)} mean"
-    return Problem(where, None, None, what, f"write a schema file, for instance {guess}, and name it with --schema")
+    return Problem(
+        where, None, None, what, f"write a schema file, for instance {guess}, and name it with {option('schema')}"
+    )
 
 
 def _guess_kind(series: pl.Series) -> str:

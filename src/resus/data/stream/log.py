@@ -11,7 +11,7 @@ from resus.arrays import Ids, Integers
 from resus.data.log.manifest import Manifest, SideCounts
 from resus.data.log.writer import NO_EVENT, LogRows
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import Findings, Problem, refuse
+from resus.data.problems import Findings, Problem, drop_repeats, drop_single, refuse
 from resus.data.readers.side_tables import SideMatch
 from resus.data.stream.blocks import Events
 from resus.data.stream.encoding import Filter, Vocabularies, count, encoded_blocks, learn
@@ -40,6 +40,11 @@ class SortedEvents:
     rows: SortedRows | None = None
     words: Vocabularies | None = None
     items: Integers | None = None  # rows of each item that are no repeated events
+
+    @property
+    def notices(self) -> list[str]:
+        """What is no mistake, but good to know."""
+        return [said for role, counts in self.sides.items() if (said := counts.sentence(role[:-1]))]
 
 
 def sort_events(
@@ -188,13 +193,13 @@ def _check_order(  # noqa: PLR0913, RUF100
         where, line = places(repeats.row)
         other, before = places(repeats.beside)
         of_file = f" of {other}" if other != where else ""
-        fix = "delete the copy, or set duplicates to first, last or keep (--set duplicates=first)"
+        fix = drop_repeats()
         what = f"{repeats.what} as in row {before}{of_file}{repeats.many('rows')}"
         problems.append(Problem(where, line, schema.user, what, fix))
     if alone.count:
         user = words.users[alone.beside]
         what = f"user {user!r} has a single row, so there is nothing to predict after it{alone.many('users')}"
-        fix = "add rows, or set single_events to drop or keep (--set single_events=drop)"
+        fix = drop_single()
         problems.append(Problem(*places(alone.row), schema.user, what, fix))
     return items
 

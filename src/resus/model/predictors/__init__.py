@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 from resus.checking import Registry, Settings
 from resus.errors import ConfigError
 from resus.model.encoders import ENCODERS, EncoderSettings, NetworkSettings
+from resus.wording import advice
 
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
@@ -32,6 +33,7 @@ class PredictorSettings(Settings):
     title: ClassVar[str]  # as tables call it
     absent: ClassVar[bool] = False  # there is no shared model
     trainable: ClassVar[bool] = True  # resus trains it, and can do so again without some of the users
+    extra: ClassVar[str] = ""  # of resus, that it needs
 
     @property
     def name(self) -> str:
@@ -116,6 +118,7 @@ class LightGBMSettings(PredictorSettings):
     boosting_patience: int = Field(default=20, ge=1, description="stop after this many trees without a better AUC")
     boosting_rate: float = Field(default=0.1, gt=0, description="shrinkage of each tree")
     title: ClassVar[str] = "LightGBM"
+    extra: ClassVar[str] = "trees"
 
     def build_predictor(self, features: "FeatureMap") -> "Predictor":
         from resus.model.predictors.gradient_boosting import GradientBoosting
@@ -198,8 +201,11 @@ def expanded(chosen: Mapping[str, Any]) -> dict[str, Any]:
         )
     if not colon and "." in kind:
         raise ConfigError(
-            f"the predictor '{kind}' looks like a file: let it score the table with 'resus prepare --score-with {kind}'"
-            ", or in Python give its Path"
+            f"the predictor '{kind}' looks like a file: "
+            + advice(
+                python=f"give Path('{kind}')",
+                command=f"let it score the table with 'resus prepare --score-with {kind}'",
+            )
         )
     if not colon:
         return {}

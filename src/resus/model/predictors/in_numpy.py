@@ -9,6 +9,7 @@ from resus.arrays import Doubles, Floats
 from resus.data.fields.feature_map import FeatureMap
 from resus.errors import ArtifactError, RowError
 from resus.external.probabilities import logits_of_column
+from resus.extras import need
 from resus.model.inference.parts import RowEncoder, RowPredictor, Rows, Weights
 from resus.model.predictors import Scale
 
@@ -96,6 +97,7 @@ class MeanInNumpy(RowPredictor):
 
 def read_booster(weights: Weights) -> "lightgbm.Booster":
     """The booster that a state holds as text."""
+    need("trees", "a LightGBM model")
     import lightgbm
 
     try:

@@ -12,6 +12,7 @@ from resus.serving.store import Event, EventStore
 
 LIVE_BYTES = 1 << 27  # for all users together; the least recently used ones are dropped first
 USER_BYTES, EVENT_BYTES = 4096, 1024  # of the objects around the arrays of a user, and of one event
+TEXT_BYTES = 2  # per character of an event's features, which are kept as values and as text
 FEW_CHANGES = 2  # up to here, single changes are cheaper than a fresh start
 
 Asked = TypeVar("Asked")
@@ -26,11 +27,12 @@ class _Cached:
     texts: tuple[str, ...] = ()  # the features of each event, see `text_of_features`
     version: int = 0
     accounted: int = 0
+    text_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def nbytes(self) -> int:
-        return USER_BYTES + len(self.events) * EVENT_BYTES + self.live.nbytes
+        return USER_BYTES + len(self.events) * EVENT_BYTES + self.text_bytes + self.live.nbytes
 
 
 class LiveUsers:
@@ -58,13 +60,15 @@ class LiveUsers:
             self.drop(user)  # another process may have deleted the user
             return (), question(self.loaded.live_user(self._capacity))
         cached = self._cached(user)
-        with cached.lock:
-            if cached.version != version:
-                self._catch_up(cached, user)
-            answer, events = question(cached.live), cached.events
-            self._account(user, cached)
-        if not cached.version:
-            self.drop(user)  # deleted since we asked for the version
+        try:
+            with cached.lock:
+                if cached.version != version:
+                    self._catch_up(cached, user)
+                answer, events = question(cached.live), cached.events
+                self._account(user, cached)
+        finally:
+            if not cached.version:
+                self.drop(user)  # it could not be read, or was deleted since we asked for the version
         return events, answer
 
     def drop(self, user: str) -> None:
@@ -113,7 +117,7 @@ class LiveUsers:
             elif old.label != event.label:
                 corrected.append(event)
         cached.live, cached.events, cached.version = self.loaded.live_user(self._capacity), (), 0  # if this fails
-        cached.texts = ()
+        cached.texts, cached.text_bytes = (), 0
         if len(known) + len(come) <= FEW_CHANGES:
             for event_id in known:
                 live.forget(event_id)
@@ -124,6 +128,7 @@ class LiveUsers:
         if live.events != tuple(event.id for event in record.events):
             live = self.loaded.live_user(self._capacity, record.events)
         cached.live, cached.events, cached.texts, cached.version = live, record.events, texts, record.version
+        cached.text_bytes = TEXT_BYTES * sum(map(len, texts))
 
 
 def text_of_features(event: Event) -> str:

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from importlib import import_module
 
 from resus.errors import ConfigError
+from resus.extras import need
 from resus.serving.store.protocol import Event, EventStatus, EventStore, Moment, UserRecord, check_store
 
 __all__ = ["STORES", "Event", "EventStatus", "EventStore", "Moment", "UserRecord", "check_store", "open_store"]
 
+REDIS = "resus.serving.store.redis:RedisStore"
 # URL scheme → a class, or "module:class" to import on first use
 STORES: dict[str, str | Callable[..., EventStore]] = {
     "sqlite": "resus.serving.store.sqlite:SqliteStore",
-    "redis": "resus.serving.store.redis:RedisStore",
-    "rediss": "resus.serving.store.redis:RedisStore",
-    "unix": "resus.serving.store.redis:RedisStore",
+    "redis": REDIS,
+    "rediss": REDIS,
+    "unix": REDIS,
 }
 
 
@@ -35,11 +37,8 @@ def _opener(scheme: str) -> Callable[..., EventStore]:
     store = STORES[scheme]
     if not isinstance(store, str):
         return store
+    if store == REDIS:
+        need("redis", "a store in Redis")
     module, _, name = store.partition(":")
-    try:
-        opener: Callable[..., EventStore] = getattr(import_module(module), name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"a store at '{scheme}:' needs the package {error.name}: pip install 'resus[{error.name}]'"
-        ) from None
+    opener: Callable[..., EventStore] = getattr(import_module(module), name)
     return opener

@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from resus.errors import StorageError
+from resus.extras import need
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store import open_store
 from resus.serving.store.protocol import Event
@@ -112,6 +113,7 @@ def _in_bytes(path: Path) -> Iterator[tuple[str, Event]]:
 
 
 def _check_redis(url: str, take: Taker) -> Findings:
+    need("redis", "a store in Redis")
     from resus.serving.store.redis import RedisStore
 
     found, seen = Findings(), set[tuple[str, str]]()
