@@ -1,7 +1,7 @@
 """A trained model on disk: weights, hashes of the users it has met and `artifact.json`; nothing that executes."""
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.known_users import KnownUsers
 from resus.data.log.manifest import ScoreFacts
+from resus.data.negatives.settings import DrawnNegatives
+from resus.data.negatives.support import NegativeItems
 from resus.data.options import PrepareOptions
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError
@@ -26,10 +28,21 @@ from resus.version import __version__
 if TYPE_CHECKING:
     from resus.model.personalizer import Personalizer
 
-__all__ = ["FACTS", "USERS", "WEIGHTS", "Artifact", "TrainingLogFacts", "history_of", "inference", "rebuild"]
+__all__ = [
+    "FACTS",
+    "NEGATIVES",
+    "USERS",
+    "WEIGHTS",
+    "Artifact",
+    "TrainingLogFacts",
+    "history_of",
+    "inference",
+    "rebuild",
+]
 
 WEIGHTS = "model.safetensors"
 USERS = "users.safetensors"
+NEGATIVES = "negatives.safetensors"  # the items to draw, if the log has drawn negatives
 _HISTORY = TypeAdapter(list[EpochRecord])
 
 
@@ -43,6 +56,7 @@ class TrainingLogFacts(Settings):
     options: PrepareOptions | None = None
     score: ScoreFacts | None
     warm_start: str | None = None  # a hash of the weights that training started from
+    negatives: DrawnNegatives | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +69,7 @@ class Artifact:
     log: TrainingLogFacts
     history: History
     users: KnownUsers | None = None  # an export has none
+    negatives: NegativeItems | None = None
 
     def save(self, folder: Path) -> None:
         """Write the weights first and the facts with their hash last, so that a folder with facts is complete."""
@@ -65,6 +80,9 @@ class Artifact:
         if self.users is not None:
             save_arrays(folder / USERS, self.users.to_arrays(), {})
             files.append(USERS)
+        if self.negatives is not None:
+            save_arrays(folder / NEGATIVES, self.negatives.arrays(), {})
+            files.append(NEGATIVES)
         facts = {
             "resus": __version__,
             "model": self.config.model_name,
@@ -95,7 +113,8 @@ class Artifact:
         except (KeyError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise ArtifactError(f"{path} cannot be used ({on_one_line(error)}): train again") from None
         weights = parse_arrays(folder.read(WEIGHTS), folder.path / WEIGHTS)
-        return cls(config, features, weights, log, history, _users_of(folder))
+        negatives = _negatives_in(folder, log, features)
+        return cls(config, features, weights, log, history, _users_of(folder), negatives)
 
 
 def _users_of(folder: CheckedFolder) -> KnownUsers | None:
@@ -107,6 +126,16 @@ def _users_of(folder: CheckedFolder) -> KnownUsers | None:
         return KnownUsers.from_arrays(parse_arrays(folder.read(USERS), path))
     except ValueError as error:
         raise ArtifactError(f"{path} cannot be used ({error}): train again") from None
+
+
+def _negatives_in(folder: CheckedFolder, log: TrainingLogFacts, features: FeatureMap) -> NegativeItems | None:
+    if log.negatives is None:
+        return None
+    path = folder.path / NEGATIVES
+    try:
+        return NegativeItems.read(parse_arrays(folder.read(NEGATIVES), path), log.negatives, features)
+    except (ValueError, KeyError) as error:
+        raise ArtifactError(f"{path} does not fit the model ({on_one_line(error)}): train again") from None
 
 
 def history_of(folder: CheckedFolder) -> History:
@@ -125,11 +154,11 @@ def inference(artifact: Artifact) -> Inference:
     except (KeyError, IndexError, ValueError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ArtifactError(f"the artifact's weights do not fit its settings ({reason}): train again") from None
-    if found is not None:
-        return found
-    from resus.model.inference.in_torch import inference_in_torch
+    if found is None:
+        from resus.model.inference.in_torch import inference_in_torch
 
-    return inference_in_torch(rebuild(artifact))
+        found = inference_in_torch(rebuild(artifact))
+    return replace(found, negatives=artifact.negatives)
 
 
 def rebuild(artifact: Artifact) -> "Personalizer":

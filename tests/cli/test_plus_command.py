@@ -33,6 +33,7 @@ def test_from_training_to_an_export(tmp_path: Path) -> None:
 
     events = draw_events(PlantedWorld(users=10, items=40)).select(pl.exclude("truth", "crowd"))
     label = load(tmp_path / "run").schema.label
+    assert label is not None
     events[:20].write_csv(tmp_path / "support.csv")
     events[20:40].drop(label).write_csv(tmp_path / "query.csv")
     answers = ["--support", "support.csv", "--query", "query.csv", "--out", "answers.csv"]

@@ -122,7 +122,7 @@ def test_stored_inline_and_offline_answers_are_one(run: Path, engine: Engine) ->
     own = own_fields()
     known = [item for item in ITEMS if item in own]
     labels = pl.Series([float(one["label"]) for one in batch])
-    support = table([one["item"] for one in batch], "morning|phone", **{SCHEMA.label: labels})
+    support = table([one["item"] for one in batch], "morning|phone", **{str(SCHEMA.label): labels})
     offline = Resus.load(run).predict(support, table(known, "evening|desktop"))
     online = {answer.item: answer for answer in stored.answers}
     for item, probability, residual in zip(known, offline["probability"], offline["residual"], strict=True):

@@ -1,9 +1,12 @@
 """`resus prepare`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from resus.data.log.log import InteractionLog
 
 
 def command(
@@ -37,6 +40,9 @@ def command(
         str | None, typer.Option(help="With --score-with: name of that field. [default: model_score]")
     ] = None,
     protocol: Annotated[str, typer.Option(help="paper, or authors-release (MovieLens only).")] = "paper",
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of drawn negatives, or of planted. [default: 0]")
+    ] = None,
     assignments: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,6 +81,8 @@ def command(
         raise ConfigError("--score-column needs --score-with: name a model, or leave it out")
     score_column = SCORE if score_column is None else score_column
     chosen = parse_assignments(assignments or [])
+    if seed is not None and chosen.setdefault("seed", seed) != seed:
+        raise ConfigError("the seed is set twice: leave out --seed or --set seed")
     if like is not None or rows is not None:
         _draw_files(source, like, rows, out, chosen)
         return
@@ -95,6 +103,16 @@ def command(
                 score_with=score_with,
                 score_column=score_column,
             )
+    _tell(log)
+    if before is not None and before.hash != log.content_hash:
+        say(f"{folder} held another log before: runs trained on that log read this one as a newer log")
+    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
+
+
+def _tell(log: "InteractionLog") -> None:
+    """Say what a log holds, and what was left out of it or added to it."""
+    from resus.cli.console import say
+
     counts, used = log.manifest.counts, log.manifest.options
     assert counts is not None
     say(
@@ -107,9 +125,8 @@ def command(
     floor = (used and used.min_item_count) or 1
     if floor > 1:
         say(f"items with fewer than {floor} events were dropped; --set min_item_count=1 keeps them")
-    if before is not None and before.hash != log.content_hash:
-        say(f"{folder} held another log before: runs trained on that log read this one as a newer log")
-    say(f"log in {folder}; next: resus train {folder}" + (f" --predictor logits:{score_column}" if score_with else ""))
+    if log.manifest.negatives is not None:
+        say(log.manifest.negatives.sentence)
 
 
 def _draw_files(source: str, like: str | None, rows: int | None, out: Path | None, chosen: dict[str, Any]) -> None:

@@ -157,7 +157,8 @@ def _answered(group: RayBatch, *, model: _Model) -> RayBatch:
     group = {name: values[in_order] for name, values in group.items()}
     events, asked = (_part(group, group["is_query"] == flag) for flag in (False, True))
     index = SupportIndex.of(_users(events), events["ids"], events.get("weights"), events["label"])
-    found = answer(scorer.model, index, _users(asked), Features.of(asked["ids"], asked.get("weights")))
+    asked_rows = Features.of(asked["ids"], asked.get("weights"))
+    found = answer(scorer.model, index, _users(asked), asked_rows, scorer.negatives)
     unknown = np.full(len(asked["row"]), "", dtype=object)
     unknown[:1] = json.dumps(scorer.features.count_unknown(asked["ids"]))  # one count for all rows
     return {"row": asked["row"], **found.columns, UNKNOWN: unknown, REFUSED: asked[REFUSED]}

@@ -7,11 +7,14 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import as_numbers, as_text, as_times
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
+from resus.data.negatives.table import with_negatives
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import event_key, refuse
 from resus.data.readers.delimited import FileRows
 from resus.data.readers.tables import RawTable, joined_table
 from resus.data.schema import TableSchema
+
+LABEL = "label of the event, 0 or 1"  # a column beside those of the table
 
 
 def log_of_frame(
@@ -27,7 +30,7 @@ def log_of_frame(
 
     `truth` names the two columns of a planted world that become `InteractionLog.truth` and `crowd`.
     """
-    options = options or BuildOptions()
+    options = options or schema.build_options(BuildOptions())
     raw = joined_table(name, schema, FileRows(where, frame, None, ()), truth=truth)
     refuse(raw.check(options))
     return assemble_log(raw, options)
@@ -41,6 +44,19 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
     frame = table.frame.select([*schema.columns, *(truth or ())])
     frame = _label(frame, schema)
     frame = _filter(frame, schema, options)
+    negatives = None
+    if schema.negatives is not None:
+        frame, negatives = with_negatives(
+            frame,
+            schema.negatives,
+            user=schema.user,
+            item=schema.item,
+            label=LABEL,
+            of_item=schema.of_item,
+            may_be_of_item=[name for name in schema.fields if name not in schema.of_user],
+            seed=options.seed,
+            side_by_side=schema.time is not None,
+        )
     frame = _sort(frame, schema)
     features = FeatureMap.learn(frame, schema, options.min_count)
     ids, weights = features.encode(frame, table.where)
@@ -50,7 +66,7 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
         features=features,
         ids=ids,
         weights=weights,
-        labels=frame[schema.label].to_numpy().astype(np.float32),
+        labels=frame[LABEL].to_numpy().astype(np.float32),
         offsets=np.append(starts, frame.height).astype(np.int64),
         user_ids=users.gather(starts).to_arrow(),
         ordered=schema.time is not None,
@@ -60,15 +76,19 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
             name=table.name,
             table=schema.stored(),
             options=PrepareOptions(**options.model_dump()),
+            negatives=negatives,
             sides=dict(table.sides),
         ),
     )
 
 
 def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
+    """With the label of each row as 0 or 1; without a column of labels, every row is a click."""
+    if schema.label is None:
+        return frame.with_columns(pl.lit(1.0, pl.Float32).alias(LABEL))
     numbers, _ = as_numbers(frame[schema.label])
     clicked = numbers if schema.label_threshold is None else numbers >= schema.label_threshold
-    return frame.with_columns(pl.Series(schema.label, clicked, dtype=pl.Float32))
+    return frame.with_columns(pl.Series(LABEL, clicked, dtype=pl.Float32))
 
 
 def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:

@@ -31,8 +31,9 @@ def examine(path: Path, schema: TableSchema | None = None, options: PrepareOptio
     source = source_at(path, schema)
     if isinstance(source, Problem):
         return Diagnosis([source], [])
-    if source.events is not None:
-        return _streamed(source.events(options), options)
+    events = source.events(options) if source.events else None
+    if events is not None:
+        return _streamed(events, options)
     table = source.read(options)
     return Diagnosis(table.check(options.build_options(table.defaults)), table.notices)
 

@@ -66,7 +66,8 @@ def log_of(
             "a table was given without a schema: pass schema={'user': …, 'item': …, 'label': …, 'fields': {…}}"
         )
     else:
-        options.refuse_unused({"label_threshold"}, where)
+        options.refuse_unused({"label_threshold", "negatives"}, where)
+        roles = roles.drawing(options.negatives)
         if options.label_threshold is not None:
             roles = roles.model_copy(update={"label_threshold": options.label_threshold})
         rows = FileRows(where, as_frame(data, where), None, ())

@@ -21,14 +21,14 @@ class TableOptions(TypedDict, total=False):
     min_count: int | None
     duplicates: Duplicates | None
     single_events: SingleEvents | None
+    negatives: int | None
+    seed: int
 
 
 class PrepareArguments(TableOptions, total=False):
     """The same for `resus.prepare`, which also reads published data sets."""
 
     protocol: Protocol
-    negatives: int
-    seed: int
     user_field: bool
 
 
@@ -39,6 +39,7 @@ class BuildOptions(BaseModel):
 
     min_item_count: int = Field(default=1, ge=1, description="drop items with fewer events")
     min_count: int = Field(default=1, ge=1, description="field values in fewer rows count as never seen")
+    seed: int = Field(default=0, ge=0, description="seed of the drawn negatives")
     duplicates: Duplicates = Field(
         default="error", description="the same user, item and time twice: refuse, keep both, or keep one"
     )
@@ -54,8 +55,8 @@ class PrepareOptions(BaseModel):
 
     protocol: Protocol = Field(default="paper", description="MovieLens as in the paper, or as in the authors' release")
     label_threshold: float | None = Field(default=None, description="values from here on count as a click")
-    negatives: int = Field(default=2, ge=1, description="sampled negatives per Frappe event")
-    seed: int = Field(default=0, ge=0, description="seed of the sampled negatives")
+    negatives: int | None = Field(default=None, ge=1, le=100, description="items drawn per event that have no label 0")
+    seed: int = Field(default=0, ge=0, description="seed of the drawn negatives")
     user_field: bool = Field(
         default=False, description="Taobao's user id as a 16th field, as in the paper; it says nothing about new users"
     )

@@ -62,7 +62,9 @@ def prepare_log(
             assert manifest.table is not None
             assert manifest.options is not None
             build = manifest.options.model_dump(include=set(BuildOptions.model_fields))
-            used = options.model_dump() | build | {"label_threshold": manifest.table.label_threshold}
+            drawn = manifest.negatives.per_event if manifest.negatives else None
+            used = options.model_dump() | build
+            used |= {"label_threshold": manifest.table.label_threshold, "negatives": drawn}
             return manifest.model_copy(
                 update={
                     "options": PrepareOptions.model_validate(used),
@@ -87,9 +89,9 @@ def _streamed(
     found: Source, options: PrepareOptions, out: Path, described: Describe, progress: Progress
 ) -> InteractionLog | None:
     """Write the log without holding it in memory; None if the source is not read in blocks."""
-    if found.events is None:
+    events = found.events(options) if found.events else None
+    if events is None:
         return None
-    events = found.events(options)
     check_log_folder(out, events.name)
     return write_streamed(events, options, out, progress, described)
 

@@ -15,6 +15,7 @@ from resus.errors import DataError
 from resus.wording import advice, setting
 
 Place = Callable[[int], tuple[str, int]]  # file and line of a row
+DRAW = "write 'negatives: 2' in the schema, which draws two items per row that the user has not had"
 _FILL = "fill it or delete the row"
 
 
@@ -114,14 +115,13 @@ def find_problems(
     for name, found in bad_rows(frame, schema, usable):
         problems += finder.problems(name, found)
     if schema.label in usable:
-        labels = usable_labels(frame[schema.label], schema)
-        if labels.n_unique() == 1:
-            problems.append(same_label(float(labels[0]), schema, where))
+        labels = usable_labels(frame[str(schema.label)], schema)
+        problems += same_label(labels.unique().to_list(), schema, where)
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
-    if options.single_events == "error" and schema.user in usable:
+    if schema.negatives is None and options.single_events == "error" and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
-    return problems
+    return [*problems, *_single_item(frame, schema, where)]
 
 
 def bad_rows(
@@ -131,7 +131,7 @@ def bad_rows(
     for name, noun in ((schema.user, "user"), (schema.item, "item")):
         if name in usable:
             yield name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)]
-    if schema.label in usable:
+    if schema.label is not None and schema.label in usable:
         yield schema.label, _bad_labels(frame[schema.label], schema)
     if schema.time is not None and schema.time in usable:
         yield schema.time, _bad_times(frame[schema.time])
@@ -206,13 +206,19 @@ def usable_labels(column: pl.Series, schema: TableSchema) -> pl.Series:
     return usable if schema.label_threshold is None else (usable >= schema.label_threshold).cast(pl.Int8)
 
 
-def same_label(label: float, schema: TableSchema, where: str) -> Problem:
-    """The problem that every row has the same label."""
-    threshold = schema.label_threshold
+def same_label(labels: Collection[float], schema: TableSchema, where: str) -> list[Problem]:
+    """The problem that every row has the same label, which drawn negatives solve."""
+    if len(labels) != 1:
+        return []
+    (label,), threshold = labels, schema.label_threshold
+    if schema.negatives is not None and label == 1:
+        return []
     rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
     what = f"every label is {label:g}{rule}, so there is nothing to learn"
     fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
-    return Problem(where, None, schema.label, what, fix)
+    if label == 1 and schema.negatives is None:
+        fix += f", or, if these are all clicks, plays or purchases, {DRAW}"
+    return [Problem(where, None, schema.label, what, fix)]
 
 
 def _bad_times(column: pl.Series) -> list[BadRows]:
@@ -252,6 +258,15 @@ def drop_repeats() -> str:
 
 def drop_single() -> str:
     return f"add rows, or set single_events to drop or keep ({setting('single_events', 'drop')})"
+
+
+def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
+    """With drawn negatives, a single event of a user leaves rows to predict, but there must be items to draw."""
+    alone = schema.item in frame.columns and frame[schema.item].drop_nulls().n_unique() == 1
+    if schema.negatives is None or not alone:
+        return []
+    fix = "check the item column, or leave negatives out"
+    return [Problem(where, None, schema.item, "a single item leaves no negative to draw", fix)]
 
 
 def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:

@@ -13,6 +13,8 @@ from resus.arrays import Integers
 from resus.checking import checked, nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
 from resus.data.fields.base import BadRows, Field
+from resus.data.negatives.settings import NegativeSettings
+from resus.data.options import BuildOptions, Duplicates, SingleEvents
 from resus.errors import ConfigError
 from resus.files import read_yaml, reason_of
 
@@ -102,17 +104,22 @@ class TableSchema(BaseModel):
     """The roles of a table's columns; `fields` maps a column to its kind. The item is a field, the user never.
 
     `users` and `items` are side tables. Their fields become fields of the events, and are in `fields`, too.
+    Without a `label` every row is an event of label 1, and `negatives` must say how many others to draw. `duplicates`
+    and `single_events` are the defaults of the options of these names.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     user: str
     item: str
-    label: str
+    label: str | None = None
     time: str | None = None
     label_threshold: float | None = None
     separator: str | None = None
     encoding: str = "utf-8"
+    negatives: NegativeSettings | None = None
+    duplicates: Duplicates | None = None
+    single_events: SingleEvents | None = None
     fields: Fields = pydantic.Field(default_factory=dict)
     users: SideTable | None = None
     items: SideTable | None = None
@@ -143,9 +150,25 @@ class TableSchema(BaseModel):
         if not item.field_class.can_name_items:
             known = " or ".join(kind for kind, field in KINDS.items() if field.can_name_items)
             raise ValueError(f"fields: '{self.item}' is the item id and must be {known}, not {item.kind}")
+        if self.label is None and self.negatives is None:
+            raise ValueError(
+                "there is no label: name the column that says whether a row was clicked, or, if every row is a click, "
+                "a play or a purchase, write 'negatives: 2' to draw two items per row that the user has not had"
+            )
         fields = {self.item: item} | self.fields
+        self._check_negatives(fields)
         object.__setattr__(self, "fields", fields)
         return self
+
+    def _check_negatives(self, fields: dict[str, FieldSchema]) -> None:
+        if self.negatives is None:
+            return
+        for key in ("context", "item_fields"):
+            for name in getattr(self.negatives, key) or ():
+                if name not in fields or name == self.item:
+                    raise ValueError(f"negatives: {key} names '{name}', which is not one of the other fields")
+                if key == "context" and fields[name].field_class.takes_lists:
+                    raise ValueError(f"negatives: context names '{name}', which has several values in a cell")
 
     @property
     def sides(self) -> dict[str, SideTable]:
@@ -177,7 +200,20 @@ class TableSchema(BaseModel):
     @property
     def columns(self) -> list[str]:
         """Every column of the events once the side tables are joined."""
-        return list(dict.fromkeys([self.user, *self.fields, *([self.time] if self.time else []), self.label]))
+        others = [name for name in (self.time, self.label) if name is not None]
+        return list(dict.fromkeys([self.user, *self.fields, *others]))
+
+    def build_options(self, defaults: BuildOptions) -> BuildOptions:
+        """The defaults of a table, with what the schema says."""
+        said = {"duplicates": self.duplicates, "single_events": self.single_events}
+        return defaults.model_copy(update={key: value for key, value in said.items() if value is not None})
+
+    def drawing(self, per_event: int | None) -> "Self":
+        """The same with another number of negatives per event, if one is given."""
+        if per_event is None:
+            return self
+        negatives = (self.negatives or NegativeSettings()).model_copy(update={"per_event": per_event})
+        return self.model_copy(update={"negatives": negatives})
 
     @classmethod
     def of(cls, schema: "SchemaLike") -> "TableSchema":

@@ -6,7 +6,7 @@ from pathlib import Path
 from resus.checking import nearest_key
 from resus.data.datasets import DATA_SETS
 from resus.data.datasets.base import Source
-from resus.data.options import PrepareOptions
+from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers import recbole
 from resus.data.readers.files import estimated_bytes, find_parts, table_name
@@ -58,7 +58,7 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     inters = sorted(path.glob("*.inter")) if path.is_dir() else [path] if path.suffix == ".inter" else []
     if len(inters) > 1:
         return Problem(str(path), None, None, f"the folder holds {len(inters)} .inter files", "name the one to read")
-    options = frozenset({"label_threshold"})
+    options = frozenset({"label_threshold", "negatives"})
     if inters:
         read = partial(recbole.read, inters[0], schema)
         return Source(inters[0].stem, tuple(recbole.files_of(inters[0])), read, options)
@@ -72,10 +72,12 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     return Source(table_name(path), (*parts, *beside), read, options, events=events)
 
 
-def table_events(path: Path, parts: list[Path], schema: TableSchema, options: PrepareOptions) -> Events:
-    """A table of the user's own, to be read in blocks."""
+def table_events(path: Path, parts: list[Path], schema: TableSchema, options: PrepareOptions) -> Events | None:
+    """A table of the user's own, to be read in blocks; None if negatives are drawn, which needs all rows at once."""
+    if schema.drawing(options.negatives).negatives is not None:
+        return None
     if options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
     sides, problems = read_sides(schema)
     read = partial(blocks_of_parts, parts, schema)
-    return Events(table_name(path), str(path), schema, read, sides, problems)
+    return Events(table_name(path), str(path), schema, read, sides, problems, schema.build_options(BuildOptions()))

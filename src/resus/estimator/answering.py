@@ -40,7 +40,7 @@ def answered(model: "Resus", support: Any, query: Any, *, explain: bool) -> Any:
     if asked is not None:
         _check_features(model, asked)
         users = _users_of(asked)
-        scores = answer(scorer.model, index, users, Features.of(asked.ids, asked.weights))
+        scores = answer(scorer.model, index, users, Features.of(asked.ids, asked.weights), scorer.negatives)
         return pl.DataFrame({user: users, **scores.columns})
     frame = as_table(query, model, QUERY)
     scores, _ = scorer.answer(index, frame)

@@ -81,7 +81,7 @@ class ResusClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         classes = np.unique(labels)
         if len(classes) != 2:
             raise DataError(f"y holds {len(classes)} classes: give the labels of two")
-        self.classes_, self.label_ = classes, roles.label
+        self.classes_, self.label_ = classes, roles.label or LABEL
         events = self._labelled(frame, labels)
         if roles.user not in events.columns:
             raise DataError(f"X has no column '{roles.user}', which names the user of each row; add it")
@@ -127,7 +127,8 @@ class ResusClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # 
         if self.schema is None:
             raise ConfigError("ResusClassifier needs a schema: pass schema={'user': …, 'item': …, 'fields': {…}}")
         schema = self.schema
-        return TableSchema.of({LABEL: LABEL, **schema} if isinstance(schema, Mapping) else schema)
+        roles = TableSchema.of({LABEL: LABEL, **schema} if isinstance(schema, Mapping) else schema)
+        return roles if roles.label else roles.model_copy(update={"label": LABEL})
 
     def _labelled(self, frame: pl.DataFrame, labels: Array) -> pl.DataFrame:
         """The events as a table: `X` with the labels as 0 and 1."""

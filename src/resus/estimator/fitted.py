@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from resus.artifact import TrainingLogFacts
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.known_users import KnownUsers
+from resus.data.negatives.support import NegativeItems
 from resus.history import History
 from resus.model.personalizer import Personalizer
 
@@ -18,3 +19,4 @@ class Fitted:
     features: FeatureMap
     log: TrainingLogFacts
     users: KnownUsers | None = None
+    negatives: NegativeItems | None = None  # to draw for users whose events are all positive

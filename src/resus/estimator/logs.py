@@ -62,6 +62,7 @@ def facts_of(log: InteractionLog, data: Any, start: WarmStart | None) -> Trainin
         options=manifest.options,
         score=manifest.score,
         warm_start=start.mark if start else None,
+        negatives=manifest.negatives,
     )
 
 

@@ -17,6 +17,7 @@ from resus.data.log.known_users import KnownUsers, Users
 from resus.data.log.log import InteractionLog
 from resus.data.log.news import News
 from resus.data.log.recoded import recoded
+from resus.data.negatives.support import NegativeItems
 from resus.data.options import TableOptions
 from resus.data.readers.frames import SameFrame, like
 from resus.data.schema import SchemaLike, TableSchema
@@ -170,7 +171,8 @@ class Resus:
         )
         facts = facts_of(opened, log, start)
         users = KnownUsers.of(opened, trained.split, start.users if start else None)
-        self._result = Fitted(trained.model, trained.history, read.features, facts, users)
+        drawn = NegativeItems.of(read)
+        self._result = Fitted(trained.model, trained.history, read.features, facts, users, drawn)
         self._score = self._own_model or remembered(facts)
         if kept is not None and workers.rank == 0:
             self.save(kept)
@@ -338,7 +340,7 @@ class Resus:
         check_same_log(self, opened)
         table = recommendations(
             self.scorer,
-            inference_of(self.config, fitted.features, fitted.model),
+            replace(inference_of(self.config, fitted.features, fitted.model), negatives=fitted.negatives),
             Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
             as_table(support, self, "the support"),
             top=top,
@@ -352,7 +354,7 @@ class Resus:
     def scorer(self) -> Scorer:
         """Scores tables for `predict` and for the command of this name."""
         fitted = self._fitted()
-        return Scorer(fitted.model, fitted.features, self.schema, self._score)
+        return Scorer(fitted.model, fitted.features, self.schema, self._score, fitted.negatives)
 
     def news(self, log: Data) -> News:
         """What a log or table holds that this model does not know: users, items and other values."""
@@ -369,7 +371,8 @@ class Resus:
         tensors = {f"predictor.{name}": tensor for name, tensor in fitted.model.predictor.state_dict().items()}
         tensors |= {f"model.{name}": tensor for name, tensor in fitted.model.state_dict().items()}
         weights = {name: tensor.detach().numpy() for name, tensor in tensors.items()}
-        artifact = Artifact(self.config, fitted.features, weights, fitted.log, fitted.history, fitted.users)
+        log, users, negatives = fitted.log, fitted.users, fitted.negatives
+        artifact = Artifact(self.config, fitted.features, weights, log, fitted.history, users, negatives)
         artifact.save(Path(folder))
 
     @classmethod
@@ -418,7 +421,8 @@ class Resus:
         return self._result
 
     def _take(self, artifact: Artifact) -> Self:
-        self._result = Fitted(rebuild(artifact), artifact.history, artifact.features, artifact.log, artifact.users)
+        taken = (artifact.features, artifact.log, artifact.users, artifact.negatives)
+        self._result = Fitted(rebuild(artifact), artifact.history, *taken)
         self._score = remembered(artifact.log)
         return self
 

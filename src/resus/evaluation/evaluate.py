@@ -73,7 +73,7 @@ def evaluate(
         model, psi, read = models[name].model, models[name].predictor, models[name].log or log
         covered[name] = coverage_of(name, model, read, ordered, scored, predictor=psi, stages=stages, progress=progress)
     return Results(
-        log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
+        log=log_facts(log),
         protocol=config.protocol,
         seed=config.seed,
         part=part,
@@ -89,6 +89,12 @@ def evaluate(
         tuned_on_validation=posteriors_among(models),
         news=dict(news or {}),
     )
+
+
+def log_facts(log: InteractionLog) -> LogFacts:
+    drawn = log.manifest.negatives
+    said = drawn.sentence if drawn is not None else ""
+    return LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users, negatives=said)
 
 
 def scored_models(

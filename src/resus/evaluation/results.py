@@ -32,6 +32,7 @@ class LogFacts(Record):
     hash: str
     rows: int
     users: int
+    negatives: str = ""  # how negatives were drawn, if they were
 
 
 class Measured(Record):

@@ -9,9 +9,9 @@ from resus.data.log.log import InteractionLog
 from resus.data.split import Population, UserSplit
 from resus.episodes.prefixes import OrderedUsers
 from resus.errors import DataError
-from resus.evaluation.evaluate import ComparedModel, Part, posteriors_among, scored_models
+from resus.evaluation.evaluate import ComparedModel, Part, log_facts, posteriors_among, scored_models
 from resus.evaluation.population import Yardsticks, fixed_population
-from resus.evaluation.results import LogFacts, WarmUp
+from resus.evaluation.results import WarmUp
 from resus.progress import Progress, silent
 
 FEWEST_USERS = 30  # a curve of fewer users is noise
@@ -73,7 +73,7 @@ def warm_up(
     measured = fixed_population(scored, Yardsticks(base, oracle, crowd))
     progress("measuring", len(measured), len(measured))
     return WarmUp(
-        log=LogFacts(name=log.name, hash=log.content_hash, rows=log.n_rows, users=log.n_users),
+        log=log_facts(log),
         protocol=config.protocol,
         seed=config.seed,
         part=part,

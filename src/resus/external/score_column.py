@@ -155,6 +155,11 @@ class ScoreColumn:
         self, frame: pl.DataFrame, schema: TableSchema, where: str, lines: pl.Series | None = None
     ) -> tuple[pl.DataFrame, TableSchema]:
         """A table to learn from and its schema, each with the column."""
+        if schema.negatives is not None:
+            raise ConfigError(
+                f"{self.written_by} scores the rows of {where}, and the schema draws negatives that are not among "
+                "them: write the negatives as rows of label 0 yourself, and leave negatives out"
+            )
         columns = self.columns_to_learn_from(schema, frame.columns, where)
         if isinstance(self.model, ListsCategories):
             refuse_foreign_categories(frame.select(columns), self.model.listed, self.written_by, where)

@@ -23,6 +23,7 @@ from resus.report.measures import (
     relative_measures_of,
 )
 from resus.report.words import (
+    negatives_sentence,
     size_range,
     summary,
     tuned_sentence,
@@ -72,6 +73,7 @@ def write_report(
             for metric in gain_metrics(results)
         ],
         coverage=coverage_rows(results),
+        negatives=negatives_sentence(results),
         wrong_way=wrong_way_sentences(results),
         tuned=tuned_sentence(results),
         ranking=figures.svg_element(

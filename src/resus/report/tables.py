@@ -23,6 +23,7 @@ from resus.report.measures import (
 from resus.report.words import (
     coverage_sentences,
     gain_sentence,
+    negatives_sentence,
     tuned_sentence,
     warm_up_population,
     warm_up_summary,
@@ -94,6 +95,7 @@ class StageTable:
         if unscored:
             yield Text(f"No user has a query at k = {', '.join(unscored)}: stages skip these sizes.", style="dim")
         sentences = [*coverage_sentences(results), *wrong_way_sentences(results), tuned_sentence(results)]
+        sentences.append(negatives_sentence(results))
         for sentence in filter(None, sentences):
             yield Text(sentence)
 

@@ -96,6 +96,17 @@ def tuned_sentence(evaluation: Evaluation) -> str:
     return f"{models} learned scales from these users, and training stopped by them: compare on test users instead."
 
 
+def negatives_sentence(evaluation: Evaluation) -> str:
+    """Says that negatives were drawn, and what that means for the numbers; empty if they were not."""
+    said = evaluation.log.negatives
+    if not said:
+        return ""
+    return (
+        f"{said[0].upper()}{said[1:]}. Drawn rows count as events, too. Numbers compare models on this log; they do "
+        "not say how often users click."
+    )
+
+
 def warm_up_population(curve: WarmUp) -> list[str]:
     """Who is measured, and why the curve ends early if it does."""
     last, people = curve.sizes[-1], curve.population
@@ -106,7 +117,7 @@ def warm_up_population(curve: WarmUp) -> list[str]:
     if last < curve.asked_up_to:
         left = f"Only {curve.users_beyond_asked:,} users have" if curve.users_beyond_asked else "No user has"
         said.append(f"{left} more than the {curve.asked_up_to:,} events asked for, so the curve ends at {last:,}.")
-    return said
+    return [*said, *filter(None, [negatives_sentence(curve)])]
 
 
 def warm_up_summary(curve: WarmUp) -> list[str]:

@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from resus.arrays import Floats, Integers
+from resus.arrays import Booleans, Floats, Integers
+from resus.data.negatives.support import NegativeItems
 from resus.episodes.batch import Features
 from resus.model.personalizer import Personalizer
 from resus.scoring.support_index import SupportIndex
@@ -31,22 +32,48 @@ class Prediction(NamedTuple):
         return self._asdict()
 
 
-def answer(model: Personalizer, index: SupportIndex, users: pl.Series, asked: Features) -> Prediction:
-    """Score each candidate from its own user's events. For a user without events the score is Ψ's."""
+def answer(
+    model: Personalizer,
+    index: SupportIndex,
+    users: pl.Series,
+    asked: Features,
+    negatives: NegativeItems | None = None,
+) -> Prediction:
+    """Score each candidate from its own user's events. For a user without events the score is Ψ's.
+
+    Users whose events are all positive get drawn `negatives`, if the model learned from such.
+    """
     starts, counts = index.find(users)
+    rows_per_event = 1 + negatives.facts.per_event if negatives else 1
     basis = np.empty(len(users), dtype=np.float32)
     added = np.empty(len(users), dtype=np.float32)
-    for rows in _tiles(counts, starts):
+    for rows in _tiles(counts * rows_per_event, starts):
         first, owner = np.unique(starts[rows], return_inverse=True)
         sizes = np.zeros(len(first), dtype=np.int64)
         sizes[owner] = counts[rows]
-        slots = np.arange(sizes.max())[None, :]
-        filled = slots < sizes[:, None]
-        events, labels = index.events((first[:, None] + slots)[filled])
-        scored = model.score(events, labels, torch.from_numpy(filled), asked.take(rows), torch.from_numpy(owner))
+        filled = _filled(sizes)
+        ids, weights, labels = index.events((first[:, None] + np.arange(filled.shape[1]))[filled])
+        if negatives is not None:
+            whole = negatives.complete(ids, weights, labels, np.repeat(np.arange(len(sizes)), sizes))
+            ids, weights, labels = whole.ids, whole.weights, whole.labels
+            events_of = np.repeat(np.arange(len(sizes)), sizes)[whole.event]
+            filled = _filled(np.bincount(events_of, minlength=len(sizes)))
+        scored = model.score(
+            Features.of(ids, weights),
+            torch.from_numpy(labels),
+            torch.from_numpy(filled),
+            asked.take(rows),
+            torch.from_numpy(owner),
+        )
         basis[rows], added[rows] = (values.numpy() for values in scored)
     probability = torch.from_numpy(basis + added).sigmoid().numpy()
     return Prediction(probability, basis, added, counts)
+
+
+def _filled(sizes: Integers) -> Booleans:
+    """`[U, S]`: the slots of the users' supports that hold a row."""
+    filled: Booleans = np.arange(sizes.max(initial=0))[None, :] < sizes[:, None]
+    return filled
 
 
 def _tiles(counts: Integers, starts: Integers) -> Iterator[Integers]:

@@ -1,11 +1,13 @@
 """Why scores of tables are what they are: two more columns of the answer, as JSON."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import torch
 
-from resus.arrays import Integers
+from resus.arrays import Floats, Ids, Integers
 from resus.data.fields.values import as_text
 from resus.episodes.batch import Features
 from resus.scoring.scorer import QUERY, SUPPORT, Scorer
@@ -29,11 +31,18 @@ def explained(scorer: Scorer, support: pl.DataFrame, query: pl.DataFrame) -> dic
     because = ["[]"] * query.height
     for user, rows in _rows_by_user(asked).items():
         live = scorer.model.live_support()
-        done = rows_of.get(user)
+        done, whole = rows_of.get(user), None
         if done is not None:
-            live.fill(events.take(done), labels[done])
+            known_rows = events.take(done)
+            if scorer.negatives is not None:
+                whole = scorer.negatives.complete(*_arrays(known_rows), labels[done].numpy(), np.zeros_like(done))
+                live.fill(Features.of(whole.ids, whole.weights), torch.tensor(whole.labels))
+            else:
+                live.fill(known_rows, labels[done])
         explanation = live.score(candidates.take(rows), explain=True).explanation
         assert explanation is not None
+        if whole is not None:
+            explanation = replace(explanation, parts=torch.from_numpy(whole.by_event(explanation.parts.numpy())))
         for place, row in enumerate(rows.tolist()):
             if explanation.causes:
                 causes[row] = _as_json({cause: round(part, 6) for cause, part in explanation.causes_of(place).items()})
@@ -47,6 +56,10 @@ def explained(scorer: Scorer, support: pl.DataFrame, query: pl.DataFrame) -> dic
                     ]
                 )
     return {"causes": pl.Series(causes, dtype=pl.String), "because": pl.Series(because, dtype=pl.String)}
+
+
+def _arrays(rows: Features) -> tuple[Ids, Floats | None]:
+    return rows.ids.numpy(), None if rows.weights is None else rows.weights.numpy()
 
 
 def _rows_by_user(users: pl.Series) -> dict[str, Integers]:

@@ -4,11 +4,13 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from resus.arrays import Floats, Ids
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import as_numbers, as_text
+from resus.data.negatives.support import NegativeItems
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.episodes.batch import Features
@@ -26,13 +28,15 @@ class Scorer:
     """A model and the meaning of the tables' columns.
 
     A frame may be one block of a table: `first_row` is the number of its first row there, so that messages count the
-    rows of the whole table. If a table lacks the column `score`, the scorer writes it.
+    rows of the whole table. If a table lacks the column `score`, the scorer writes it. A model that learned from drawn
+    `negatives` gets them for users whose events are all positive.
     """
 
     model: Personalizer
     features: FeatureMap
     schema: TableSchema
     score: ScoreColumn | None = None
+    negatives: NegativeItems | None = None
 
     def query_columns(self, present: Collection[str], where: str = QUERY) -> list[str]:
         """The columns to read from a table that has these."""
@@ -43,7 +47,8 @@ class Scorer:
         return list(dict.fromkeys(columns))
 
     def support_columns(self, present: Collection[str]) -> list[str]:
-        return list(dict.fromkeys([*self.query_columns(present, SUPPORT), self.schema.label]))
+        labels = [name for name in [self.schema.label] if name is not None and name in present]
+        return list(dict.fromkeys([*self.query_columns(present, SUPPORT), *labels]))
 
     def check(self, support: Collection[str], query: Collection[str]) -> None:
         """Refuse tables that lack a column, before reading any row."""
@@ -54,7 +59,7 @@ class Scorer:
                 present.add(self.score.name)
             if self.schema.user not in present:
                 raise DataError(f"{where} has no column '{self.schema.user}', which names the user of each row; add it")
-            if where == SUPPORT and self.schema.label not in present:
+            if where == SUPPORT and self.negatives is None and self.schema.label not in present:
                 raise DataError(f"{where} has no column '{self.schema.label}', the label of each event; add it")
             self.features.check_columns(present, where)
 
@@ -68,9 +73,11 @@ class Scorer:
         return users
 
     def labels(self, support: pl.DataFrame, first_row: int = 0) -> Floats:
-        """The label of each event, as 0 or 1."""
-        threshold = self.schema.label_threshold
-        labels = pl.Series(as_numbers(support[self.schema.label])[0]).fill_nan(None)
+        """The label of each event, as 0 or 1; without a column of labels, each event is a click."""
+        threshold, name = self.schema.label_threshold, self.schema.label
+        if name is None or name not in support.columns:
+            return np.ones(support.height, dtype=np.float32)
+        labels = pl.Series(as_numbers(support[name])[0]).fill_nan(None)
         if threshold is not None:
             labels = (labels >= threshold).cast(pl.Float64)
         bad = ~labels.is_in([0.0, 1.0]).fill_null(False)
@@ -78,8 +85,8 @@ class Scorer:
             row = int(bad.arg_true()[0])
             wanted = "0 or 1" if threshold is None else "a number"
             raise DataError(
-                f"{SUPPORT}, column '{self.schema.label}', row {first_row + row + 1}: "
-                f"{support[self.schema.label][row]!r} is not {wanted}; write {wanted}"
+                f"{SUPPORT}, column '{name}', row {first_row + row + 1}: "
+                f"{support[name][row]!r} is not {wanted}; write {wanted}"
             )
         return labels.cast(pl.Float32).to_numpy()
 
@@ -112,7 +119,8 @@ class Scorer:
         """The scores; and for each field, the number of rows whose value training never saw or that lack a value."""
         users = self.users(query, QUERY, first_row)
         ids, weights = self.encode(query, QUERY, first_row)
-        return answer(self.model, index, users, Features.of(ids, weights)), self.features.count_unknown(ids)
+        found = answer(self.model, index, users, Features.of(ids, weights), self.negatives)
+        return found, self.features.count_unknown(ids)
 
     def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
         """Score two whole tables."""

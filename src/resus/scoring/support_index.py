@@ -5,10 +5,8 @@ from typing import Self
 
 import numpy as np
 import polars as pl
-import torch
 
 from resus.arrays import Floats, Ids, Integers
-from resus.episodes.batch import Features
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +38,10 @@ class SupportIndex:
             counts[known] = np.diff(self.offsets)[nearest[known]]
         return self.offsets[places], counts
 
-    def events(self, places: Integers) -> tuple[Features, torch.Tensor]:
-        """Copies of the features and labels of some events."""
+    def events(self, places: Integers) -> tuple[Ids, Floats | None, Floats]:
+        """Copies of the ids, weights and labels of some events."""
         weights = None if self.weights is None else self.weights[places]
-        return Features.of(self.ids[places], weights), torch.from_numpy(self.labels[places])
+        return self.ids[places], weights, self.labels[places]
 
 
 def offsets_of(counts: Integers) -> Integers:

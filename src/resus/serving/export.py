@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from resus.artifact import FACTS, WEIGHTS, Artifact, rebuild
+from resus.artifact import FACTS, NEGATIVES, WEIGHTS, Artifact, rebuild
 from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.movielens import MOVIES
 from resus.data.log.log import InteractionLog
@@ -18,7 +18,7 @@ from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
 
-PARTS = {FACTS, WEIGHTS, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
+PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
 
 
 def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str], onnx: bool | None = None) -> list[str]:
@@ -43,7 +43,9 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str],
     if titles and not any(catalogue.titles):
         raise DataError(f"none of the {len(titles):,} titles belongs to an item of {log_folder}: check the titles file")
     with atomic_folder(out) as aside:
-        (aside / WEIGHTS).write_bytes(opened.read(WEIGHTS))
+        for name in (WEIGHTS, NEGATIVES):
+            if name in opened:
+                (aside / name).write_bytes(opened.read(name))
         catalogue.save(aside)
         write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
         if onnx or (onnx is None and not missing("onnx")):

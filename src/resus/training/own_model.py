@@ -27,6 +27,12 @@ def check_own_model(settings: PredictorSettings, log: InteractionLog) -> None:
                 f"the predictor '{chosen.scale}:{chosen.column}' is {meaning}, which no model may see: name the "
                 "column with the scores of your model"
             )
+    drawn = log.manifest.negatives
+    if drawn is not None and chosen.column not in drawn.item_fields:
+        raise ConfigError(
+            f"the negatives of the log '{log.name}' were drawn, so they have no score of their own in "
+            f"'{chosen.column}': write negatives as rows of label 0 with their scores yourself, and leave negatives out"
+        )
     predictor = ExternalPredictor(log.features, column=chosen.column, scale=chosen.scale)
     for start in range(0, log.n_rows, BLOCK_ROWS):
         try:

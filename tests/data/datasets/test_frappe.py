@@ -1,52 +1,13 @@
-from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from resus.data.datasets import frappe
-from resus.data.datasets.negatives import sample_negatives
 from resus.data.doctor import diagnose
 from resus.data.options import PrepareOptions
 from resus.data.prepare import prepare_log
-from resus.errors import DataError
-
-EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 1), st.sampled_from("ab")), min_size=1)
-
-
-@settings(deadline=None)
-@given(events=EVENTS, per_log=st.integers(1, 3), seed=st.integers(0, 2**32))
-def test_a_negative_is_an_item_the_user_never_had_in_that_context(
-    events: list[tuple[int, int, int, str]], per_log: int, seed: int
-) -> None:
-    logs = pl.DataFrame(events, schema=["user", "item", "place", "mood"], orient="row")
-    items = {item for _, item, _, _ in events}
-    used = {(user, place, mood): set[int]() for user, _, place, mood in events}
-    for user, item, place, mood in events:
-        used[user, place, mood].add(item)
-    context = ["place", "mood"]
-    if any(len(had) == len(items) for had in used.values()):
-        with pytest.raises(DataError, match="no negative can be drawn"):
-            sample_negatives(logs, user="user", item="item", context=context, per_log=per_log, seed=seed)
-        return
-    drawn = sample_negatives(logs, user="user", item="item", context=context, per_log=per_log, seed=seed)
-    assert drawn.drop("item").rows() == [(u, p, m) for u, _, p, m in events for _ in range(per_log)]
-    assert all(item in items - used[user, place, mood] for user, item, place, mood in drawn.rows())
-    again = sample_negatives(logs, user="user", item="item", context=context, per_log=per_log, seed=seed)
-    assert drawn.equals(again)
-
-
-def test_negatives_are_drawn_uniformly_from_what_qualifies() -> None:
-    """Four of six items qualify for user 0, however popular they are with user 1."""
-    logs = pl.DataFrame({"user": [0, 0, 1, 1, 1, 1, 1], "item": [0, 1, 2, 2, 3, 4, 5], "place": [0] * 7})
-    per_log = 4000
-    drawn = sample_negatives(logs, user="user", item="item", context=["place"], per_log=per_log, seed=7)
-    counts = Counter(drawn.filter(pl.col("user") == 0)["item"])
-    expected = 2 * per_log / 4
-    assert set(counts) == {2, 3, 4, 5}
-    assert sum((count - expected) ** 2 / expected for count in counts.values()) < 21.1  # chi-square, 3 df, p = 1e-4
 
 
 def write_frappe(folder: Path, rows: list[list[object]]) -> Path:
@@ -114,9 +75,20 @@ def test_the_published_facts(published_data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.reproduction
-def test_no_sampled_negative_was_used(published_data: Path) -> None:
-    table = frappe.read(published_data / "frappe", PrepareOptions(min_item_count=1))
-    assert table.frame is not None
-    key = ["user", "item", *frappe.CONTEXT]
-    logs, negatives = table.frame.filter(used=1), table.frame.filter(used=0)
-    assert negatives.join(logs, on=key, how="semi").is_empty()
+def test_the_log_is_the_one_that_results_were_measured_on(published_data: Path, tmp_path: Path) -> None:
+    """Another hash means other negatives, and that every number on Frappe must be measured again."""
+    log = prepare_log("frappe", tmp_path / "log", path=published_data / "frappe")
+    assert log.content_hash == "9192ae6e179adbb2545e257b9e57dd3d66d0263e8928f7a3b4d350d4539007ff"
+    drawn = log.manifest.negatives
+    assert drawn is not None
+    assert (drawn.per_event, drawn.rows, drawn.item_fields) == (2, 2 * drawn.events, ())
+
+
+@pytest.mark.reproduction
+def test_no_drawn_negative_was_used(published_data: Path, tmp_path: Path) -> None:
+    options = PrepareOptions(min_item_count=1)
+    log = prepare_log("frappe", tmp_path / "log", path=published_data / "frappe", options=options)
+    owners = np.repeat(np.arange(log.n_users), log.lengths)
+    rows = pl.DataFrame(np.column_stack([owners, log.ids]))
+    logs, negatives = (rows.filter(pl.Series(log.labels == label)) for label in (1, 0))
+    assert negatives.join(logs, on=rows.columns, how="semi").is_empty()

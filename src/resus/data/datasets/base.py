@@ -30,7 +30,7 @@ class Source:
     read: Callable[[PrepareOptions], RawTable]
     options: frozenset[str]
     data_set: str = ""  # its name in the registry; empty for a table of the user's own
-    events: Callable[[PrepareOptions], Events] | None = None
+    events: Callable[[PrepareOptions], Events | None] | None = None
 
 
 @dataclass(frozen=True)

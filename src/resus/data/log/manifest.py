@@ -5,6 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from resus.data.negatives.settings import DrawnNegatives
 from resus.data.options import PrepareOptions
 from resus.data.schema import TableSchema
 from resus.data.split import Protocol
@@ -84,6 +85,7 @@ class Manifest(_Record):
     data_set: str = ""
     protocol: Protocol | None = None
     score: ScoreFacts | None = None
+    negatives: DrawnNegatives | None = None
     sides: dict[str, SideCounts] = {}  # users, items
     world: dict[str, Any] | None = None  # the settings of a planted world
     source: str = ""

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import polars as pl
 
+from resus.data.negatives.settings import NegativeSettings
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers.delimited import FileRows, read_delimited
-from resus.data.readers.tables import RawTable, attach
+from resus.data.readers.tables import OWN_DEFAULTS, RawTable, attach
 from resus.data.schema import FieldSchema, TableSchema
 
 USER, ITEM, TIME, LABEL, RATING = "user_id", "item_id", "timestamp", "label", "rating"
@@ -39,19 +40,23 @@ def read(inter: Path, schema: TableSchema | None, options: PrepareOptions) -> Ra
         key = user if side.where.endswith(".user") else item
         if frame is not None and side.frame is not None and key in frame.columns and key in side.frame.columns:
             frame = attach(frame, side, key, problems)
-    schema = schema or _default_schema(fields)
+    schema = schema or _default_schema(fields, options.negatives)
     if options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
-    return RawTable(inter.stem, interactions.where, schema, frame, tuple(problems), interactions.lines)
+    schema = schema.drawing(options.negatives)
+    defaults = schema.build_options(OWN_DEFAULTS)
+    return RawTable(inter.stem, interactions.where, schema, frame, tuple(problems), interactions.lines, defaults)
 
 
-def _default_schema(fields: dict[str, FieldSchema]) -> TableSchema:
+def _default_schema(fields: dict[str, FieldSchema], negatives: int | None) -> TableSchema:
     label = RATING if RATING in fields and LABEL not in fields else LABEL
+    drawn = negatives and NegativeSettings(per_event=negatives)
     roles = {USER, TIME, LABEL, RATING}
     return TableSchema(
         user=USER,
         item=ITEM,
-        label=label,
+        label=label if label in fields or not drawn else None,
+        negatives=drawn or None,
         time=TIME if TIME in fields else None,
         fields={name: field for name, field in fields.items() if name not in roles} | {ITEM: FieldSchema()},
     )

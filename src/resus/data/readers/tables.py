@@ -90,6 +90,7 @@ def read_table(
     """Read a table of one or several files with its schema, its side tables, and the columns that a `writer` needs."""
     if schema is not None and options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    schema = schema and schema.drawing(options.negatives)
     name, parts = table_name(path), find_parts(path)
     if isinstance(parts, Problem):
         return RawTable(name, str(path), schema, None, (parts,))
@@ -138,7 +139,7 @@ def joined_table(
         frame=frame,
         problems=(*read.problems, *problems),
         lines=read.lines,
-        defaults=defaults,
+        defaults=schema.build_options(defaults),
         truth=truth,
         sides=counts,
         place=read.place,

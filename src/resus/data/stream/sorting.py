@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resus.data.stream.staging import ROW, TIME, USER, Staged
-from resus.errors import ConfigError
+from resus.extras import need
 from resus.progress import Progress
 
 ENGINE_BYTES = 1 << 30
@@ -70,12 +70,9 @@ def sort_rows(
 
 
 def _sort_on_disk(blocks: Iterator[pl.DataFrame], folder: Path) -> None:
-    try:
-        import duckdb
-    except ImportError:
-        raise ConfigError(
-            "the table has too many rows to be sorted in memory: install DuckDB with pip install 'resus[large]'"
-        ) from None
+    need("large", "to sort a table of this size")
+    import duckdb
+
     first = next(blocks)
     schema = first.to_arrow().schema
 

@@ -121,6 +121,7 @@ class Spilled:
 def stage(events: Events, findings: Findings, folder: Path, progress: Progress, *, limit: int) -> Staged | None:
     """Read and check all rows; None if they cannot be read, as `findings` say."""
     schema, places = events.schema, Places()
+    assert schema.label is not None
     numbers = [name for name, field in schema.fields.items() if field.field_class.is_number]
     own = [name for name in schema.fields if name in schema.event_columns]
     codes = {schema.user: Codes()} | {
@@ -145,8 +146,7 @@ def stage(events: Events, findings: Findings, folder: Path, progress: Progress, 
         progress("reading", done, int(done / block.share) if block.share else None, "rows")
     if not places.rows and not findings.stopped:
         findings.add("rows", events.where, None, None, "there is no row of data", "check that the file is complete")
-    if len(labels) == 1:
-        problem = same_label(float(labels.pop()), schema, events.where)
+    for problem in same_label(labels, schema, events.where):
         findings.add("label", *problem.parts, noun=None)
     return None if findings.problems() else staged
 
@@ -180,6 +180,7 @@ def _check(block: Block, events: Events, usable: set[str], findings: Findings, p
 
 def _numbers_of(block: Block, events: Events, staged: Staged, first: int, findings: Findings) -> pl.DataFrame:
     schema, frame = events.schema, block.frame
+    assert schema.label is not None
     clicked, _ = as_numbers(frame[schema.label])
     label = clicked if schema.label_threshold is None else clicked >= schema.label_threshold
     columns: dict[str, Any] = {

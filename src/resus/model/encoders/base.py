@@ -42,15 +42,25 @@ class FieldEmbedding(nn.Module):
         blocks = torch.split(vectors, self.column_counts, dim=1)
         return torch.cat([block.sum(dim=1, keepdim=True) for block in blocks], dim=1)
 
-    def summed(self, features: Features, kept: Tensor, starts: Tensor) -> Tensor:
-        """Sums `[G, E]` of the vectors of all fields that are `kept`, over groups of rows that begin at `starts`."""
+    def summed(self, features: Features, kept: Tensor, starts: Tensor | None = None) -> Tensor:
+        """Sums of the vectors of all fields that are `kept`: of each row `[N, E]`, or over groups of rows `[G, E]`.
+
+        The groups begin at `starts`.
+        """
         columns = kept.repeat_interleave(torch.tensor(self.column_counts))
         weights = columns.expand(features.ids.shape) if features.weights is None else features.weights * columns
-        if self.lookup is None or not torch.is_grad_enabled():
-            first = (starts * features.ids.shape[1]).to(features.ids.dtype)
-            flat, shares = features.ids.flatten(), weights.flatten()
-            return functional.embedding_bag(flat, self.table, first, mode="sum", per_sample_weights=shares)
-        rows = (self.lookup(features.ids) * weights.unsqueeze(-1)).sum(dim=1)
+        by_row = self.lookup if torch.is_grad_enabled() else None
+        if by_row is None and not torch.compiler.is_exporting():
+            used = weights != 0  # many values of a row are empty
+            ends = functional.pad(used.sum(dim=1).cumsum(dim=0), (1, 0))
+            first = (ends[:-1] if starts is None else ends[starts]).to(features.ids.dtype)
+            return functional.embedding_bag(
+                features.ids[used], self.table, first, mode="sum", per_sample_weights=weights[used]
+            )
+        vectors = by_row(features.ids) if by_row else functional.embedding(features.ids, self.table)
+        rows = (vectors * weights.unsqueeze(-1)).sum(dim=1)
+        if starts is None:
+            return rows
         owners = torch.bucketize(torch.arange(features.rows), starts, right=True) - 1
         return rows.new_zeros(len(starts), rows.shape[1]).index_add(0, owners, rows)
 

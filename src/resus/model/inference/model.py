@@ -1,7 +1,7 @@
 """A trained model for live users: Ψ, Φ, Λ and β put together, without torch wherever each part can do without."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ import numpy as np
 from resus.arrays import Array, Doubles, Floats
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.negatives.support import NegativeItems
+from resus.model.inference.drawn import DrawnSupport
 from resus.model.inference.fusion import TrainedFusion
 from resus.model.inference.parts import (
     Answer,
@@ -46,6 +48,7 @@ class Inference:
     encoder: RowEncoder
     learner: LiveLearner
     fusion: TrainedFusion
+    negatives: NegativeItems | None = None  # to draw for users whose events are all positive
 
     @classmethod
     def of(cls, config: Config, features: FeatureMap, weights: Weights) -> "Inference | None":
@@ -71,22 +74,27 @@ class Inference:
 class LiveSupport:
     """The events of one live user, the oldest first.
 
-    After any sequence of changes the scores are those that the model gives offline for the same support.
+    After any sequence of changes the scores are those that the model gives offline for the same support. Its length
+    counts the drawn negatives, too.
     """
 
     def __init__(self, model: Inference) -> None:
         self._model = model
         self._state = model.learner.state()
+        self._drawn = None if model.negatives is None else DrawnSupport.empty(model.negatives)
 
     def __len__(self) -> int:
         return len(self._state)
 
     @property
     def nbytes(self) -> int:
-        return self._state.nbytes
+        return self._state.nbytes + (0 if self._drawn is None else self._drawn.nbytes)
 
     def fill(self, events: Rows, labels: Doubles) -> None:
         """Replace all events."""
+        if self._drawn is not None:
+            self._follow(self._drawn, self._drawn.filled(events, labels))
+            return
         crowd, encoded = self._model.encode(events)
         self._state.fill(encoded, labels, crowd.astype(np.float64))
 
@@ -95,6 +103,9 @@ class LiveSupport:
 
         With `drop_oldest` the first event goes first.
         """
+        if self._drawn is not None:
+            self._follow(self._drawn, self._drawn.inserted(place, event, label, drop_oldest=drop_oldest))
+            return
         crowd, encoded = self._model.encode(event)
         if drop_oldest:
             self.remove(0)
@@ -103,10 +114,32 @@ class LiveSupport:
 
     def correct(self, place: int, label: float) -> None:
         """Replace the label of an event."""
+        if self._drawn is not None:
+            self._follow(self._drawn, self._drawn.corrected(place, label))
+            return
         self._state.correct(place, label)
 
     def remove(self, place: int) -> None:
+        if self._drawn is not None:
+            self._follow(self._drawn, self._drawn.removed(place))
+            return
         self._state.remove(place)
+
+    def _follow(self, old: DrawnSupport, new: DrawnSupport) -> None:
+        """Change the rows of the support to those of other events."""
+        change = old.change_to(new)
+        if not change.is_small:
+            basis, rows = self._model.encode(change.rows)
+            self._state.fill(rows, change.labels, basis.astype(np.float64))
+        else:
+            added = self._model.encode(change.rows.take(change.inserted)) if len(change.inserted) else None
+            for place in change.removed.tolist():
+                self._state.remove(place)
+            for place, crowd, encoded in zip(change.inserted.tolist(), *(added or ((), ())), strict=True):
+                self._state.insert(place, encoded, float(change.labels[place]), float(crowd))
+            for place in change.relabelled.tolist():
+                self._state.correct(place, float(change.labels[place]))
+        self._drawn = new
 
     def score(self, candidates: Rows, *, deviation: bool = True, explain: bool = False) -> Scores:
         return self.score_encoded(*self._model.encode(candidates), deviation=deviation, explain=explain)
@@ -118,7 +151,10 @@ class LiveSupport:
         if len(self) or (model.learner.has_posterior and (deviation or explain)):
             found = self._state.answer(encoded, deviation=deviation, explain=explain)
             answer = model.fusion.of_answer(found, len(self))
-        return Scores(crowd, answer.residual, answer.deviation, answer.explanation)
+        explanation = answer.explanation
+        if explanation is not None and self._drawn is not None:
+            explanation = replace(explanation, parts=self._drawn.by_event(explanation.parts))
+        return Scores(crowd, answer.residual, answer.deviation, explanation)
 
     def score_all(self, crowd: Floats, prepared: Any, shared: Floats | None) -> Floats:
         """The residuals of a whole catalogue, as `LiveLearner.prepare` made it."""

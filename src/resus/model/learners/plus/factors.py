@@ -58,7 +58,7 @@ class FactorEncoder(Encoder):
         values, shares = self._values(features)
         item = features.ids[:, self.blocks[self.item].columns.start]
         items = torch.where(item == self.blocks[self.item].first, UNKNOWN, item.to(taste.dtype))
-        chosen = (self.chosen(features) * self.kept.view(1, -1, 1)).sum(dim=1) * self.speaks
+        chosen = self.chosen.summed(features, self.kept) * self.speaks
         codes = (items, values, shares, taste @ self.spread, torch.cat([taste, traits], dim=1), chosen, common)
         return self.layout.pack(codes, self._signatures(features))
 
@@ -67,7 +67,7 @@ class FactorEncoder(Encoder):
 
         χ is φ and these traits.
         """
-        summed = (self.embedding(features) * self.kept.view(1, -1, 1)).sum(dim=1)
+        summed = self.embedding.summed(features, self.kept)
         taste, traits, common = summed.split([self.layout.taste, self.layout.choice - self.layout.taste, 1], dim=1)
         return taste, traits, common.squeeze(1)
 

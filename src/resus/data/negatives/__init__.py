@@ -1,0 +1,1 @@
+"""Drawn negatives, for logs that hold positive events only: clicks, plays, purchases."""
