@@ -10,7 +10,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from resus.data.log.writer import NO_EVENT
 from resus.data.options import BuildOptions
 from resus.data.problems import Findings, Problem
 from resus.data.readers.delimited import read_delimited_blocks
@@ -22,7 +21,6 @@ from resus.data.schema import TableSchema
 BLOCK_BYTES = 1 << 25
 BLOCK_ROWS = 1 << 19
 READ_BYTES = 1 << 20  # of a column at a time, because a row group can be as large as the file
-__all__ = ["NO_EVENT", "Block", "Events", "Places", "blocks_of_parts", "blocks_of_stream"]
 
 
 class Block(NamedTuple):
@@ -136,19 +134,41 @@ def _parquet(part: Path, schema: TableSchema, findings: Findings, block_bytes: i
         findings.stop(Problem(where, None, None, f"it is not a whole Parquet file ({reason})", fix))
 
 
-def blocks_of_stream(stream: Any, where: str, columns: Sequence[str]) -> Iterator[Block]:
-    """The rows of a lazy frame, or of anything that Arrow can stream: a reader, a relation, the answer of a query."""
-    if isinstance(stream, pl.LazyFrame):
-        known = stream.collect_schema().names()
-        wanted = [name for name in columns if name in known]
-        lazy = stream.select(wanted) if wanted else stream
-        yield Block(where, lazy.clear().collect(), None)
-        for frame in lazy.collect_batches(chunk_size=BLOCK_ROWS, maintain_order=True, engine="streaming"):
-            yield Block(where, frame, None)
-        return
+def is_stream(table: Any) -> bool:
+    """Whether a table comes in parts: a lazy frame, an Arrow reader, or a relation of a library such as DuckDB."""
+    if isinstance(table, pl.LazyFrame | pa.RecordBatchReader):
+        return True
+    whole = isinstance(table, pl.DataFrame | pa.Table) or type(table).__module__.partition(".")[0] == "pandas"
+    return hasattr(table, "__arrow_c_stream__") and not whole
+
+
+def blocks_of_stream(stream: Any, where: str, columns: Sequence[str], findings: Findings) -> Iterator[Block]:
+    """The rows of a stream. If its library fails on the way, that is a finding."""
+    try:
+        yield from (
+            _batches_of_lazy(stream, where, columns)
+            if isinstance(stream, pl.LazyFrame)
+            else _batches_of_arrow(stream, where, columns)
+        )
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        fix = "check the query or the files behind it"
+        findings.stop(Problem(where, None, None, f"the stream broke off ({reason})", fix))
+
+
+def _batches_of_lazy(stream: pl.LazyFrame, where: str, columns: Sequence[str]) -> Iterator[Block]:
+    known = stream.collect_schema().names()
+    wanted = [name for name in columns if name in known]
+    lazy = stream.select(wanted) if wanted else stream
+    yield Block(where, lazy.clear().collect(), None)
+    for frame in lazy.collect_batches(chunk_size=BLOCK_ROWS, maintain_order=True, engine="streaming"):
+        yield Block(where, frame, None)
+
+
+def _batches_of_arrow(stream: Any, where: str, columns: Sequence[str]) -> Iterator[Block]:
     reader = pa.RecordBatchReader.from_stream(stream)
     wanted = [name for name in columns if name in reader.schema.names] or reader.schema.names
-    yield Block(where, as_frame(reader.schema.empty_table().select(wanted)), None)
+    yield Block(where, as_frame(reader.schema.empty_table().select(wanted), where), None)
     waiting, held = list[pa.RecordBatch](), 0
     for batch in reader:
         waiting.append(batch.select(wanted))
