@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help install demo test check format benchmark clean
+.PHONY: help install demo test check format docs benchmark clean
 
 help:
 	@echo "make demo       train, evaluate and write a report on a synthetic data set"
 	@echo "make test       run the whole test suite"
 	@echo "make check      run ruff and mypy"
 	@echo "make format     format the code"
+	@echo "make docs       build the documentation site into site/"
 	@echo "make benchmark  measure every figure of benchmarks/README.md (takes hours)"
 
 install: $(READY)
@@ -36,6 +37,10 @@ format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
 benchmark: $(READY)
 	@scripts/install-test-programs.sh redis-server wrk
 	$(BIN)/python -m benchmarks.speed
@@ -53,4 +58,4 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.scale
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis

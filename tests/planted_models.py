@@ -50,10 +50,16 @@ TINY = SmallSettings(
 
 
 def events() -> pl.DataFrame:
-    """Events with a category, a number and several tags."""
+    """Events with a category, a number, which is missing of some items, and several tags."""
     drawn = draw_events(PlantedWorld(users=60, items=20, events_per_user=12, seed=5))
     tags = pl.concat_str([pl.col("daypart"), pl.col("device")], separator="|")
-    return drawn.select("user", "time", "item", "category", "click", price=pl.col("item") * 1.5, tags=tags)
+    price = pl.when(pl.col("item") % 7 != 3).then(pl.col("item") * 1.5)
+    return drawn.select("user", "time", "item", "category", "click", price=price, tags=tags)
+
+
+def complete_events() -> pl.DataFrame:
+    """The same events, and every item has a number."""
+    return events().with_columns(price=pl.col("item") * 1.5)
 
 
 def log_of(table: Any) -> InteractionLog:

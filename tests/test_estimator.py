@@ -19,6 +19,7 @@ from resus import (
     InteractionLog,
     PlantedWorld,
     Resus,
+    ResusWarning,
     TrainingError,
     build_log,
     load,
@@ -205,7 +206,10 @@ def test_numbers_as_text_give_the_same_answer(model: Resus, support: pl.DataFram
 
 def test_unknown_values_are_answered(model: Resus, support: pl.DataFrame, query: pl.DataFrame) -> None:
     unseen = query.with_columns(item=pl.lit(999), category=pl.lit("new"), tags=pl.lit("x|y"), price=pl.lit(None))
-    answer = model.predict(support, unseen)
+    told = rf"^the query: {query.height} of {query.height} values of '(item|category|tags)' are unknown to the model$"
+    with pytest.warns(ResusWarning, match=told) as warned:
+        answer = model.predict(support, unseen)
+    assert len(warned) == 3, "one for each field; a missing number is not unknown"
     assert answer["probability"].is_finite().all()
     assert answer["probability"].is_between(0, 1).all()
 
@@ -459,6 +463,8 @@ def test_training_that_diverges_says_what_to_do(log: InteractionLog) -> None:
 def test_unknown_values_are_counted(model: Resus) -> None:
     rows = events().head(4).with_columns(item=pl.Series([999, 0, 998, 1]), category=pl.lit("new"))
     assert model.unknown_values(rows) == {"item": 2, "category": 4}
+    tags = pl.Series([None, "", "new|old", "evening|new"])
+    assert model.unknown_values(rows.with_columns(item=1, category=None, tags=tags)) == {"tags": 2}
     assert model.unknown_values(events()) == {}
 
 

@@ -38,13 +38,17 @@ from resus.paper.questions import chosen_questions
 from resus.paper.rivals import METHODS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), ROOT / "benchmarks" / "README.md"]
+FOLDERS = (".", "docs", "docs/reference", "benchmarks")
+DOCUMENTS = [path for folder in FOLDERS for path in (ROOT / folder).glob("*.md")]
 TEXTS = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(DOCUMENTS)}
-README = TEXTS["README.md"]
+SERVICE, REAL_DATA = "docs/service.md", "docs/real-data.md"
 FENCE = re.compile(r"^```(.*?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"sh", "python", "yaml", "json", "text"}
 LEARNERS = ("ridge", "nearest", "plus")
-QUOTING = "CONTRIBUTING.md"  # its code is quoted from files that tests/test_extending.py runs
+ELSEWHERE = {
+    "CONTRIBUTING.md",  # its code is quoted from files that tests/test_extending.py runs
+    "README.md",  # tests/test_wheel.py runs its code in an empty environment
+}
 USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # what typer's parser raises; typer does not export it
 WRONG = (AssertionError, ConfigError, USAGE, ModuleNotFoundError, SystemExit)  # argparse exits
 QUICK = (*WITHOUT_NETWORK, "--predictor", "lr", "--set", "predictor.epochs=1", "--set", "training.folds=1")
@@ -94,7 +98,7 @@ def check_command(words: list[str], *, whole: bool) -> None:
     """Parse `resus ...` with the real parser and resolve its settings; `whole` allows no missing parameter."""
     group = typer.main.get_command(app)
     name, *arguments = words
-    if name in ("--help", "--version", "--debug"):
+    if name in ("--help", "--version", "--debug", "--install-completion", "--show-completion"):
         return
     command = group.commands.get(name)  # type: ignore[attr-defined]
     assert command is not None, f"there is no command '{name}'"
@@ -181,6 +185,8 @@ def check(command: str, *, whole: bool = True) -> None:
     elif program == "make":
         done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+    elif program == "python" and words[:2] == ["-m", "resus"]:
+        check_command(words[2:] or ["--help"], whole=whole)
     elif program == "python" and words[0] == "-m":
         check_benchmark(words[1], words[2:])
     elif program.endswith("pip") and words[0] == "install":
@@ -195,9 +201,15 @@ def test_every_block_names_its_language() -> None:
     assert {language for text in TEXTS.values() for language, _ in FENCE.findall(text)} <= LANGUAGES
 
 
-def test_the_readme_shows_every_command() -> None:
-    shown = {text.split()[1] for document, text in shell_lines() if document == "README.md" and text[:6] == "resus "}
-    assert {command.name for command in app.registered_commands} == shown
+def test_the_documents_show_every_command() -> None:
+    shown = {text.split()[1] for _, text in shell_lines() if text.startswith("resus ")}
+    assert {command.name for command in app.registered_commands} <= shown
+
+
+def test_the_readme_fits_on_a_screen_and_a_half() -> None:
+    lines = TEXTS["README.md"].splitlines()
+    assert len(lines) <= 100
+    assert not re.search(r"[Α-ω]", "\n".join(lines[: lines.index("```sh")])), "no Greek letter before the first command"
 
 
 @pytest.mark.parametrize("shown", shell_lines(), ids=str)
@@ -242,6 +254,7 @@ def test_every_option_in_a_sentence_exists(shown: Shown) -> None:
         "python -m benchmarks.quality ml-2m",
         "pip install -e '.[rays]'",
         "resuss train",
+        "python -m resus trian",
     ],
 )
 def test_a_wrong_command_is_noticed(command: str) -> None:
@@ -317,13 +330,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def live_commands() -> list[list[str]]:
-    """The README's way from training to an export."""
-    (block,) = (code for document, code in blocks("sh") if document == "README.md" and "resus serve" in code)
-    return [shlex.split(line, comments=True)[1:] for line in block.splitlines() if " serve " not in line]
+    """The way from training to an export that the page of the service shows."""
+    (block,) = (code for document, code in blocks("sh") if document == SERVICE and "resus export" in code)
+    lines = [line for line in block.splitlines() if line.startswith("resus ") and " serve " not in line]
+    return [shlex.split(line, comments=True)[1:] for line in lines]
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("shown", [block for block in blocks("python") if block.document != QUOTING], ids=str)
+@pytest.mark.parametrize("shown", [block for block in blocks("python") if block.document not in ELSEWHERE], ids=str)
 def test_all_python_runs(shown: Shown, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     events = draw_events(PlantedWorld(users=10, items=20, events_per_user=10)).drop("truth", "crowd")
@@ -333,8 +347,8 @@ def test_all_python_runs(shown: Shown, folder: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.integration
-def test_the_tables_in_the_readme_are_scored(folder: Path, tmp_path: Path) -> None:
-    files = dict(re.findall(r"^cat > (\S+) <<END\n(.*?)^END$", README, re.MULTILINE | re.DOTALL))
+def test_the_tables_that_are_shown_are_scored(folder: Path, tmp_path: Path) -> None:
+    files = dict(re.findall(r"^cat > (\S+) <<END\n(.*?)^END$", TEXTS[REAL_DATA], re.MULTILINE | re.DOTALL))
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     support, query = pl.read_csv(tmp_path / "support.csv"), pl.read_csv(tmp_path / "query.csv")
@@ -343,18 +357,17 @@ def test_the_tables_in_the_readme_are_scored(folder: Path, tmp_path: Path) -> No
     users = pl.Series("user", [f"u{number // 8}" for number in range(240)])
     table = pl.concat([support] * 120).with_columns(users, used=pl.Series([0, 1, 1] * 80))
     keep = resus.BuildOptions(duplicates="keep")
-    model = tiny().fit(resus.build_log(table, TableSchema.model_validate(schema), keep, name="readme"))
+    model = tiny().fit(resus.build_log(table, TableSchema.model_validate(schema), keep, name="shown"))
     answer = model.predict(support, query)
     assert answer["support"].to_list() == [2, 2, 0]
     assert answer["residual"][2] == 0
 
 
 @pytest.mark.integration
-def test_the_requests_in_the_readme_are_answered(folder: Path) -> None:
-    requests = re.findall(
-        r"curl -s 127\.0\.0\.1:8000(\S+) -H 'content-type: application/json' \\\n\s+-d '(.*?)'", README
-    )
-    assert len(requests) == README.count("curl ")
+def test_the_requests_that_are_shown_are_answered(folder: Path) -> None:
+    page = TEXTS[SERVICE]
+    requests = re.findall(r"curl -s 127\.0\.0\.1:8000(\S+) -H 'content-type: application/json' \\\n\s+-d '(.*?)'", page)
+    assert len(requests) == page.count("curl ") > 0
     command = [*COMMAND, "serve", "runs/live-export", "--port", "0"]
     with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as service:
         try:

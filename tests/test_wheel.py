@@ -1,6 +1,7 @@
 """The wheel in an empty environment: only what it declares can be imported, and what a new user tries first works."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 300  # for any one step
+SECONDS = 900  # for any one step
 SMALL = "--set training.folds=1 --set predictor.epochs=1 --set training.epochs=2 --set predictor.hidden_units=[8]"
 COMMANDS = (
     "prepare planted --set users=120 --set items=20 --set events_per_user=20 --out log",
@@ -120,6 +121,17 @@ def test_the_environment_holds_no_extra(programs: Path, tmp_path: Path) -> None:
         "import importlib.util as u; print([n for n in ('fastapi', 'lightgbm', 'pytest', 'redis') if u.find_spec(n)])"
     )
     assert run(programs / "python", "-c", code, cwd=tmp_path).strip() == "[]"
+
+
+def test_the_first_lines_of_the_readme_run(programs: Path, tmp_path: Path) -> None:
+    found = re.search(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert found is not None
+    assert len(found[1].strip().splitlines()) <= 12
+    said = run(programs / "python", "-c", found[1], cwd=tmp_path)
+    scores = {name: float(auc) for name, auc in re.findall(r"^(.+): AUC (\d\.\d+)", said, re.MULTILINE)}
+    assert scores["DeepFM"] < scores["RESUS+"] < scores["oracle"]
 
 
 def test_both_ways_to_start_it_show_help_and_version(programs: Path, tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pyarrow as pa
+
+from resus.arrays import Array
 
 _MAGIC = b"ARROW1\0\0"
 _HEADER, _COMPRESSION = 2, 3  # numbers of the fields of Arrow's tables Message and RecordBatch
@@ -29,6 +32,20 @@ def read_arrow(content: bytes | pa.Buffer) -> pa.Table:
     table = pa.ipc.open_stream(rows).read_all()  # not by its table of contents, which could name other bytes
     table.validate(full=True)
     return table
+
+
+def lists_of(values: Array) -> pa.FixedSizeListArray:
+    """A matrix as a column of an Arrow table."""
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
+
+
+def matrix_of(column: pa.ChunkedArray, width: int) -> Array:
+    """The matrix in a column of an Arrow table."""
+    flat = column.combine_chunks().flatten()
+    if flat.null_count:
+        raise ValueError("a value is missing")
+    matrix: Array = np.from_dlpack(flat).reshape(-1, width).copy()  # to_numpy would import pandas
+    return matrix
 
 
 def _messages(rows: pa.Buffer) -> Iterator[pa.ipc.Message]:

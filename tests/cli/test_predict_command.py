@@ -84,12 +84,20 @@ def test_all_file_formats_give_the_same_scores(run: Path, folder: Path) -> None:
 def test_unknown_values_are_reported_once_for_all_blocks(run: Path, folder: Path) -> None:
     asked = pl.read_parquet(folder / "query.parquet").with_columns(brand=pl.lit("new"))
     pq.write_table(asked.to_arrow(), folder / "query.parquet")
-    counts = ", ".join(f"{name} in {count}" for name, count in load(run).unknown_values(asked).items())
-    assert f"brand in {asked.height}" in counts
+    known = pl.read_parquet(folder / "support.parquet")
+    other = pl.when(pl.int_range(pl.len()) < 3).then(pl.lit("other")).otherwise(pl.col("brand"))
+    known = known.with_columns(other.alias("brand"))
+    pq.write_table(known.to_arrow(), folder / "support.parquet")
+    model, sentences = load(run), []
+    for name, table in (("support", known), ("query", asked)):
+        counts = model.unknown_values(table)
+        assert counts["brand"] >= (3 if name == "support" else asked.height)
+        told = (f"{count} of {table.height} values of '{field}'" for field, count in counts.items())
+        sentences += [f"the {name}: {values} are unknown to the model" for values in told]
     said = resus_here("predict", run, *FILES, "--block-rows", 100, "--out", "scores.parquet", cwd=folder).stderr
-    (sentence,) = (line for line in said.splitlines() if counts in line)
-    assert f"{asked.height} query rows" in sentence
-    assert resus_here("predict", run, *FILES, "--out", "scores.csv", cwd=folder).stderr == f"{sentence}\n"
+    assert [line for line in said.splitlines() if "unknown" in line] == sentences
+    alone = resus_here("predict", run, *FILES, "--out", "scores.csv", cwd=folder).stderr
+    assert alone == "".join(f"{told}\n" for told in sentences)
 
 
 @pytest.mark.parametrize("out", ["scores.parquet", "scores.csv"])

@@ -17,7 +17,11 @@ SCHEMA = TableSchema.model_validate(
         "item": "item",
         "label": "click",
         "time": "time",
-        "fields": {"price": "numeric", "colour": "categorical", "genres": "multi"},
+        "fields": {
+            "price": {"kind": "numeric", "missing": "refuse"},
+            "colour": "categorical",
+            "genres": "multi",
+        },
     }
 )
 RATED = SCHEMA.model_copy(update={"label_threshold": 3.0})
@@ -83,6 +87,17 @@ def test_one_fault_gives_one_problem_with_its_first_row(fault: tuple[str, Any, s
     assert [(problem.row, problem.column) for problem in found] == [(min(rows) + 2, column)]
     assert what in found[0].what
     assert (f"first of {len(rows)}" in found[0].what) == (len(rows) > 1)
+
+
+@pytest.mark.parametrize("missing", ["mean", "zero", "flag"])
+@pytest.mark.parametrize("cell", [None, float("nan")])
+def test_a_missing_number_is_a_problem_only_if_the_schema_refuses_it(missing: str, cell: float | None) -> None:
+    roles = SCHEMA.model_dump()
+    roles["fields"]["price"] = {"kind": "numeric", "missing": missing}
+    table = good_rows(10)
+    table["price"][3] = cell
+    assert find(table, TableSchema.model_validate(roles)) == []
+    assert [problem.what for problem in find(table)] == ["the value is missing"]
 
 
 @given(fault=st.sampled_from(TEXT_FAULTS), row=st.integers(0, 9))

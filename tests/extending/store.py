@@ -2,7 +2,8 @@
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from resus.serving.store import Event, EventStatus, UserRecord
 
@@ -28,7 +29,7 @@ class MemoryStore:
         latest = sorted([*(events | {event.id: event}).values()], key=lambda each: each.moment)[-self._capacity :]
         if event not in latest:
             return "too old"
-        self._users[user] = UserRecord(next(self._versions), tuple(latest))
+        self._users[user] = UserRecord(next(self._versions), tuple(latest), self.read(user).profile)
         return "added" if before is None else "corrected"
 
     def version(self, user: str) -> int:
@@ -37,15 +38,21 @@ class MemoryStore:
     def read(self, user: str) -> UserRecord:
         return self._users.get(user, UserRecord(0, ()))
 
+    def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
+        with self._lock:
+            self._keep(user, self.read(user).events, profile)
+
     def forget(self, user: str, event_id: str) -> bool:
         with self._lock:
             events = self.read(user).events
             left = tuple(event for event in events if event.id != event_id)
-            if left:
-                self._users[user] = UserRecord(next(self._versions), left)
-            else:
-                self._users.pop(user, None)
+            self._keep(user, left, self.read(user).profile)
             return len(left) < len(events)
+
+    def _keep(self, user: str, events: tuple[Event, ...], profile: Mapping[str, Any]) -> None:
+        self._users[user] = UserRecord(next(self._versions), events, profile)
+        if not events and not profile:
+            del self._users[user]
 
     def delete(self, user: str) -> bool:
         with self._lock:

@@ -210,9 +210,12 @@ def test_networks_in_numpy_are_those_of_torch(predictor: str, encoder: str) -> N
     torch.manual_seed(5)
     config = resolve(TINY | {"predictor.kind": predictor, "encoder.kind": encoder})
     model = build_personalizer(config, log().features).eval()
-    many, few = np.arange(len(log().labels)), np.arange(3)
+    many = np.arange(len(log().labels))
+    if predictor == "logits:price":
+        price = log().features.block("price")
+        many = many[~price.field.is_unknown(price.of(log().ids, None)[0])]  # others have no score
     fast = in_numpy(config, model)
-    for numbers in (many, few):
+    for numbers in (many, many[:3]):
         with torch.no_grad():
             encoded = model.encoder(features_of(log(), numbers))
         crowd, codes = fast.encode(rows_of(numbers))

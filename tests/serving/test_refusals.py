@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from planted_models import events, log_of, tiny
+from planted_models import complete_events, log_of, tiny
 from pydantic import ValidationError
 from service_fixtures import CAPACITY
 from service_process import InProcess, event, in_process, post, predict, refused, sealed
@@ -59,7 +59,8 @@ def test_a_mistake_gets_one_sentence_with_its_place(client: InProcess) -> None:
         (b'{"items": ["1"], "context": {"tags": {"a": {}}}}', 422, "context.tags: a value is"),
         (b'{"items": ["1"], "context": {"tags": ["\\ud800"]}}', 422, "context.tags"),
         (b'{"items": "1"}', 422, "items: "),
-        (b'{"items": [1]}', 422, "items[0]: "),
+        (b'{"items": [1.5]}', 422, "items[0]: "),
+        (b'{"items": [true]}', 422, "items[0]: "),
         (b'{"items": []}', 422, "items: "),
         (b'{"items": ["1"], "candidates": [{}]}', 422, "either items or candidates"),
         (b'{"candidates": [{}, {"features": {"item": "1"}}]}', 422, "candidates[1].features: put the fields directly"),
@@ -70,7 +71,7 @@ def test_a_mistake_gets_one_sentence_with_its_place(client: InProcess) -> None:
         (b'{"items": ["1"], "itmes": []}', 422, "itmes"),
         (b'{"items": ["1"], "events": [{"item": "1"}]}', 422, "events[0].label: "),
         (b'{"items": ["1"], "events": [{"label": 2}]}', 422, "events[0].label: a label is 0 or 1"),
-        (b'{"items": ["1"], "events": [{"label": true}]}', 422, "events[0].label: "),
+        (b'{"items": ["1"], "events": [{"label": "true"}]}', 422, "events[0].label: "),
         (json.dumps({"items": ["1"] * (MAX_CANDIDATES + 1)}).encode(), 422, "items: "),
         (json.dumps({"items": ["1"] * MAX_CANDIDATES, "explain": True}).encode(), 422, "explain takes at most"),
         (json.dumps({"items": ["x" * 201]}).encode(), 422, "items[0]: "),
@@ -135,7 +136,7 @@ def test_a_candidate_without_the_shared_score_is_refused(scored: InProcess) -> N
 
 
 def test_a_score_that_belongs_to_the_item_comes_from_the_catalogue(tmp_path: Path) -> None:
-    log = log_of(events())
+    log = log_of(complete_events())
     tiny(predictor="logits:price").fit(log, folder=tmp_path / "run")
     Catalogue.of(log, split_users(log.n_users, ratios=(7, 2, 1), order="random", seed=1)).save(tmp_path / "run")
     loaded = LoadedModel.load(sealed(tmp_path / "run", CATALOGUE))

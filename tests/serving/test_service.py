@@ -236,7 +236,7 @@ def test_logs_hold_nothing_of_users(client: InProcess, caplog: pytest.LogCapture
         post(client, event(1, user="alice") | {"id": "secret-event"})
         predict(client, user="alice", items=["1"])
         client.get("/v1/users/alice")
-        refused(client, b'{"user": "alice", "items": [1]}')
+        refused(client, b'{"user": "alice", "items": [1.5]}')
         client.post("/v1/reload")
         client.delete("/v1/users/alice")
     told = " ".join(record.getMessage() for record in caplog.records if record.name.startswith("resus"))

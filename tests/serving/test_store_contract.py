@@ -1,13 +1,13 @@
 """Every store follows the rules of `EventStore`, as a model in plain Python does; Redis is a real server."""
 
 import contextlib
-import dataclasses
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,12 +45,13 @@ class Remembered:
 
     def __init__(self) -> None:
         self.kept: dict[str, list[Event]] = {}
+        self.profiles: dict[str, dict[str, Any]] = {}
 
     def add(self, user: str, new: Event) -> str:
         mine = self.kept.setdefault(user, [])
         for place, old in enumerate(mine):
             if old.id == new.id:
-                mine[place] = dataclasses.replace(old, label=new.label, time=new.time)
+                mine[place] = replace(old, label=new.label, time=new.time)
                 mine.sort(key=lambda one: (one.time, one.id))
                 return "known" if (old.label, old.time) == (new.label, new.time) else "corrected"
         self.kept[user] = sorted([*mine, new], key=lambda one: (one.time, one.id))[-CAPACITY:]
@@ -62,7 +63,10 @@ class Remembered:
         return len(self.kept[user]) < len(before)
 
     def delete(self, user: str) -> bool:
-        return bool(self.kept.pop(user, []))
+        return any([self.kept.pop(user, []), self.profiles.pop(user, {})])
+
+    def set_profile(self, user: str, profile: dict[str, Any]) -> None:
+        self.profiles[user] = profile
 
     def events(self, user: str) -> tuple[Event, ...]:
         return tuple(self.kept.get(user, []))
@@ -81,9 +85,11 @@ EVENTS = st.builds(
     label=st.sampled_from([0.0, -0.0, 1.0, 0.1]),
     features=st.dictionaries(st.text(), VALUES, max_size=2),
 )
+PROFILES = st.dictionaries(st.sampled_from(["age", "país"]), VALUES, max_size=2)
 STEPS = st.lists(
     st.tuples(st.just("add"), st.lists(st.tuples(USERS, EVENTS), max_size=8))
     | st.tuples(st.just("forget"), st.tuples(USERS, IDS))
+    | st.tuples(st.just("profile"), st.tuples(USERS, PROFILES))
     | st.tuples(st.just("delete"), USERS),
     max_size=12,
 )
@@ -107,21 +113,25 @@ def test_any_sequence_equals_the_model(place: Place, steps: list[tuple[str, Any]
             assert store.add(value) == [truth.add(user, new) for user, new in value]
         elif verb == "forget":
             assert store.forget(*value) == truth.forget(*value)
+        elif verb == "profile":
+            store.set_profile(*value)
+            truth.set_profile(*value)
         else:
             assert store.delete(value) == truth.delete(value)
-        records = {user: store.read(user) for user in set(truth.kept) | set(seen)}
+        records = {user: store.read(user) for user in set(truth.kept) | set(truth.profiles) | set(seen)}
         for user, record in records.items():
             assert record.events == truth.events(user)
+            assert str(record.profile) == str(truth.profiles.get(user, {}))
             assert store.version(user) == record.version
-            if not record.events:
+            if not record.events and not record.profile:
                 assert record.version == 0
-            elif user not in seen or seen[user].events != record.events:
+            elif user not in seen or str(seen[user]) != str(replace(record, version=seen[user].version)):
                 assert record.version > highest, "a changed user has a version that no user ever had"
             else:
                 assert record.version >= seen[user].version
         highest = max([highest, *(record.version for record in records.values())])
         seen = records
-        assert store.users() == sum(bool(record.events) for record in records.values())
+        assert store.users() == sum(bool(record.events or record.profile) for record in records.values())
     store.close()
 
 
@@ -176,6 +186,41 @@ def test_events_are_there_for_the_next_process(place: Place) -> None:
     second.add([("ann", event(2))])
     assert second.version("ann") > record.version, "not even a deletion gives a version again"
     second.close()
+
+
+def test_profiles_are_there_for_the_next_process(place: Place) -> None:
+    where = place()
+    store = open_store(where, capacity=CAPACITY)
+    store.set_profile("ann", {"age": 30, "langs": ["es", None]})
+    first = store.version("ann")
+    store.set_profile("ann", {"age": 30, "langs": ["es", None]})
+    assert store.version("ann") == first, "nothing has changed"
+    store.set_profile("ann", {"age": True})
+    store.close()
+    store = open_store(where, capacity=CAPACITY)
+    assert store.read("ann").profile == {"age": True}
+    assert store.version("ann") > first
+    store.set_profile("ann", {})
+    assert store.read("ann") == UserRecord(0, ())
+    assert store.users() == 0
+    with pytest.raises(DataError, match="the fields of a profile are not JSON"):
+        store.set_profile("ann", {"age": float("nan")})
+    store.close()
+
+
+def test_a_file_of_the_format_without_profiles_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "old"
+    store = open_store(str(path), capacity=CAPACITY)
+    store.add([("ann", event(1))])
+    store.close()
+    with contextlib.closing(sqlite3.connect(path)) as old:
+        old.execute("DROP TABLE profiles")
+        old.execute("PRAGMA user_version = 2")
+    store = open_store(str(path), capacity=CAPACITY)
+    store.set_profile("ann", {"age": 30})
+    assert ids(store.read("ann")) == ["e1"]
+    assert store.read("ann").profile == {"age": 30}
+    store.close()
 
 
 def test_a_smaller_capacity_shows_and_keeps_the_latest(place: Place) -> None:
@@ -415,6 +460,7 @@ def test_a_user_deleted_from_redis_is_in_no_key_and_no_value(server: RedisProces
     server.empty()
     store = open_store(server.url, capacity=CAPACITY)
     store.add([("gone", event(1, item="hidden")), ("stays", event(2))])
+    store.set_profile("gone", {"age": "hidden"})
     store.delete("gone")
     with redis.Redis.from_url(server.url) as client:
         client.config_set("rdbcompression", "no")  # so that a dump shows its words

@@ -140,6 +140,9 @@ def filled(path: Path, chance: random.Random, users: int) -> SqliteStore:
             if not number % 10:
                 added.append((added[-1][0], dataclasses.replace(added[-1][1], time=chance.random())))
         store.add(added)
+        for user in chance.sample(range(users), 3):
+            kept = f"value {user:03}." + "x" * chance.randrange(chance.choice([300, 3000]))
+            store.set_profile(f"user {user:03}.", {f"field {user:03}.": kept})
     return store
 
 
@@ -204,6 +207,7 @@ def test_nothing_of_a_forgotten_event_is_left_after_the_next_wipe(tmp_path: Path
     store = filled(path, random.Random(7), users=60)
     for event in store.read(user).events:
         assert store.forget(user, event.id)
+    store.set_profile(user, {})
     assert not store.version(user)
     if then == "the user is deleted":
         assert not store.delete(user)

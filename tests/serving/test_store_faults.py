@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import random
 import shutil
 import sqlite3
@@ -79,6 +80,27 @@ def test_a_file_that_is_not_there_any_more_takes_no_event(tmp_path: Path, end: s
     store.close()
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_file_that_was_cut_short_takes_no_event(tmp_path: Path, left: int) -> None:
+    """The pages that SQLite has in memory would hide it for a while, and events would go into a log without a file."""
+    path = tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    before = filled(store)
+    assert store.delete("user 1")  # empties the log into the file
+    whole = path.read_bytes()
+    check_store(store)
+    os.truncate(path, len(whole) * left // 2 // 4096 * 4096)
+    for call in [*writes(store), *reads(store)]:
+        with pytest.raises(StorageError, match=f"{path}.*cut short") as raised:
+            call()
+        assert str(tmp_path) not in (raised.value.public or str(tmp_path))
+    with path.open("r+b") as file:
+        file.write(whole)
+    assert store.add([("user 2", Event("new", 100.0, 1.0, {}))]) == ["added"]
+    assert store.read("user 0") == before["user 0"]
+    store.close()
+
+
 def test_an_event_written_while_the_file_is_deleted_is_not_acknowledged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,10 +160,11 @@ def test_the_command_says_what_is_readable_and_salvages_it(tmp_path: Path, kind:
         before = filled(store)
         long = Event("long", 1.0, 1.0, {"item": "y" * 20_000})
         store.add([("someone", long)])
+        store.set_profile("described", {"age": 30})
         store.close()
         whole = resus_here("store", "check", url, cwd=tmp_path)
         assert whole.returncode == 0, whole.stderr
-        assert whole.stdout == f"{USERS * EVENTS + 1:,} events of {USERS + 1} users are readable\n"
+        assert whole.stdout == f"{USERS * EVENTS + 1:,} events and 1 profile of {USERS + 2} users are readable\n"
         if server:
             with redis.Redis.from_url(server.url) as client:
                 client.hset("resus:users", "e3:user 1", "damaged")
@@ -153,11 +176,12 @@ def test_the_command_says_what_is_readable_and_salvages_it(tmp_path: Path, kind:
             path.write_bytes(content)
         found = resus_here("store", "check", url, "--salvage", out, cwd=tmp_path)
         assert found.returncode == 2
-        assert f"{USERS * EVENTS - 1:,} events of {USERS + 1} users" in found.stdout
+        assert f"{USERS * EVENTS - 1:,} events and 1 profile of {USERS + 2} users" in found.stdout
         assert "damage: 2 events" in found.stdout
         assert f"--store {out}" in found.stdout
         with contextlib.closing(open_store(str(out), capacity=100)) as saved:
             assert saved.read("someone").events == (long,)
+            assert saved.read("described").profile == {"age": 30}
             for user, record in before.items():
                 missing = {"event 3", "event 4"} if user == "user 1" else set()
                 assert saved.read(user).events == tuple(one for one in record.events if one.id not in missing)
@@ -169,6 +193,7 @@ def test_a_file_whose_first_page_is_lost_gives_its_events_all_the_same(tmp_path:
     path, out = tmp_path / "store.db", tmp_path / "salvaged.db"
     store = SqliteStore(str(path), capacity=100)
     before = filled(store)
+    store.set_profile("user 1", {"age": 30})
     store.close()
     content = path.read_bytes()
     path.write_bytes(bytes(4096) + content[4096:])
@@ -177,6 +202,7 @@ def test_a_file_whose_first_page_is_lost_gives_its_events_all_the_same(tmp_path:
     found = salvage(str(path), out)
     assert found.outside == found.events == USERS * EVENTS
     with contextlib.closing(SqliteStore(str(out), capacity=100)) as saved:
+        assert saved.read("user 1").profile == {"age": 30}
         assert {user: saved.read(user).events for user in before} == {u: r.events for u, r in before.items()}
     with pytest.raises(StorageError, match="is not a file"):
         check(str(tmp_path))

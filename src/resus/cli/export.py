@@ -19,19 +19,28 @@ def command(
             "--onnx/--no-onnx", help="Write ONNX files for other runtimes. [default: if resus[onnx] is installed]"
         ),
     ] = None,
+    profiles: Annotated[
+        bool, typer.Option("--profiles/--no-profiles", help="Write the profiles of the log's users, by user id.")
+    ] = True,
 ) -> None:
     """Write a folder to serve: the model, a catalogue of items, test users for the playground, and ONNX files.
 
-    An export holds data of the log: its items with their counts, and events of up to 200 test users without user ids.
-    Share it only where you may share the log.
+    An export holds data of the log: its items with their counts, the profiles of its users (such as age and country)
+    with their user ids unless you say --no-profiles, and events of up to 200 test users without user ids. Share it only
+    where you may share the log.
     """
     from resus.cli.arguments import log_of_run
     from resus.cli.console import say
     from resus.estimator import Resus
     from resus.serving.export import check_out_folder, export, read_titles
+    from resus.serving.profiles import PROFILES
 
     check_out_folder(out)
     model = Resus.load(run)
-    written = export(run, log_of_run(run, model, data), out, titles=read_titles(titles) if titles else {}, onnx=onnx)
+    named = read_titles(titles) if titles else {}
+    written = export(run, log_of_run(run, model, data), out, titles=named, onnx=onnx, profiles=profiles)
     say(f"export in {out}: {', '.join(written)}")
-    say("the export holds events of test users: share it only where you may share the log")
+    holds = "events of test users"
+    if PROFILES in written:
+        holds += " and profiles of users with their ids (--no-profiles leaves them out)"
+    say(f"the export holds {holds}: share it only where you may share the log")

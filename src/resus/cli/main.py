@@ -52,9 +52,7 @@ Options of resus train:
 No data at hand? `resus train planted` uses a synthetic data set with known click probabilities.
 """
 
-app = typer.Typer(
-    help=HELP, no_args_is_help=True, rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False
-)
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("prepare", short_help="Turn a data set or your own table into a log.")(prepare.command)
 app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
 app.command("evaluate", short_help="Measure quality on new users, by number of events.")(evaluate.command)

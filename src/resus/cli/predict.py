@@ -117,9 +117,11 @@ def _whole(
     import polars as pl
 
     from resus.cli.console import say
+    from resus.data.fields.unknown import never_seen
     from resus.data.readers.tables import read_plain, refuse_lists, write_plain
     from resus.estimator import Resus
     from resus.scoring.explanations import explained
+    from resus.scoring.scorer import SUPPORT
     from resus.scoring.stream import Scored
 
     scorer = Resus.load(run, predictor=score_with).scorer
@@ -132,15 +134,17 @@ def _whole(
         say(scored.write_csv(float_precision=6).rstrip("\n"))
     else:
         write_plain(scored, out)
-    return Scored(asked.height, events.height, unknown)
+    of_support = never_seen(scorer.unknown_in(events), events.height, SUPPORT)
+    return Scored(asked.height, events.height, unknown, tuple(of_support))
 
 
 def _warn(scored: "Scored") -> None:
     """Say why scores may be less personal than expected."""
     from resus.cli.console import warn
+    from resus.data.fields.unknown import never_seen
+    from resus.scoring.scorer import QUERY
 
     if not scored.events:
         warn("the support has no rows: every score is that of the shared model")
-    if scored.unknown:
-        counts = ", ".join(f"{name} in {count:,}" for name, count in scored.unknown.items())
-        warn(f"values that training never saw, in {scored.rows:,} query rows: {counts}")
+    for sentence in (*scored.of_support, *never_seen(scored.unknown, scored.rows, QUERY)):
+        warn(sentence)

@@ -28,7 +28,8 @@ def check(
     from resus.serving.store import checking
 
     found = checking.salvage(store, salvage) if salvage else checking.check(store)
-    say(f"{found.events:,} events of {found.users:,} users are readable")
+    profiles = f" and {found.profiles:,} profile{'' if found.profiles == 1 else 's'}" if found.profiles else ""
+    say(f"{found.events:,} events{profiles} of {found.users:,} users are readable")
     for problem in found.problems:
         say(f"damage: {problem}")
     if found.outside:

@@ -130,8 +130,11 @@ def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_
         "is_query": np.full(frame.height, is_query),
         "label": labels,
         "ids": ids,
+        UNKNOWN: np.full(frame.height, "", dtype=object),
         REFUSED: np.full(frame.height, "", dtype=object),
     }
+    if is_query and frame.height:
+        encoded[UNKNOWN][0] = json.dumps(scorer.features.count_unknown(frame, ids, weights))  # one count for all rows
     return encoded if weights is None else encoded | {"weights": weights}
 
 
@@ -144,6 +147,7 @@ def _refusal(scorer: Scorer, reason: str) -> RayBatch:
         "is_query": np.array([True]),
         "label": np.array([np.nan], dtype=np.float32),
         "ids": np.zeros((1, columns), dtype=np.int32),
+        UNKNOWN: np.array([""], dtype=object),
         REFUSED: np.array([reason], dtype=object),
     }
     return row | ({"weights": np.zeros((1, columns), dtype=np.float32)} if scorer.features.weighted else {})
@@ -159,9 +163,7 @@ def _answered(group: RayBatch, *, model: _Model) -> RayBatch:
     index = SupportIndex.of(_users(events), events["ids"], events.get("weights"), events["label"])
     asked_rows = Features.of(asked["ids"], asked.get("weights"))
     found = answer(scorer.model, index, _users(asked), asked_rows, scorer.negatives)
-    unknown = np.full(len(asked["row"]), "", dtype=object)
-    unknown[:1] = json.dumps(scorer.features.count_unknown(asked["ids"]))  # one count for all rows
-    return {"row": asked["row"], **found.columns, UNKNOWN: unknown, REFUSED: asked[REFUSED]}
+    return {"row": asked["row"], **found.columns, UNKNOWN: asked[UNKNOWN], REFUSED: asked[REFUSED]}
 
 
 def _part(group: RayBatch, chosen: Booleans) -> RayBatch:

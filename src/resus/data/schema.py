@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, mo
 from resus.arrays import Integers
 from resus.checking import checked, nearest_key, on_one_line, sentence_of
 from resus.data.fields import KINDS
-from resus.data.fields.base import BadRows, Field
+from resus.data.fields.base import BadRows, Field, FieldOptions
 from resus.data.negatives.settings import NegativeSettings
 from resus.data.options import BuildOptions, Duplicates, SingleEvents
 from resus.errors import ConfigError
@@ -52,14 +52,17 @@ class FieldSchema(BaseModel):
     def field_class(self) -> type[Field]:
         return KINDS[self.kind]
 
-    def bad_rows(self, column: pl.Series) -> list[BadRows]:
-        """What is wrong with a column to learn from, see `Field.bad_rows`."""
-        return self.field_class.bad_rows(column)
-
     def learn(self, name: str, column: pl.Series, *, min_count: int = 1, counts: Integers | None = None) -> Field:
         """The field with what it learns from a column, see `Field.learn`."""
-        options = self.field_class.options.model_validate(self.model_extra)
-        return self.field_class.learn(name, column, options, min_count=min_count, counts=counts)
+        return self.field_class.learn(name, column, self._options, min_count=min_count, counts=counts)
+
+    def bad_rows(self, column: pl.Series) -> list[BadRows]:
+        """What is wrong with a column to learn from, see `Field.bad_rows`."""
+        return self.field_class.bad_rows(column, self._options)
+
+    @property
+    def _options(self) -> FieldOptions:
+        return self.field_class.options.model_validate(self.model_extra)
 
 
 def _named_fields(value: Any) -> Any:

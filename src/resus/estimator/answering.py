@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from resus.data.fields.unknown import never_seen, warn
 from resus.data.given import opened_log
 from resus.data.log.log import InteractionLog
 from resus.data.readers.frames import like
@@ -26,7 +27,9 @@ def answered(model: "Resus", support: Any, query: Any, *, explain: bool) -> Any:
     user = model.schema.user
     if known is None and asked is None:
         events, frame = as_table(support, model, SUPPORT), as_table(query, model, QUERY)
-        found, _ = model.scorer.predict(events, frame)
+        found, unknown = model.scorer.predict(events, frame)
+        warn(never_seen(model.scorer.unknown_in(events), events.height, SUPPORT))
+        warn(never_seen(unknown, frame.height, QUERY))
         reasons = explained(model.scorer, events, frame) if explain else {}
         return like(query, pl.DataFrame({user: frame[user], **found.columns, **reasons}))
     if explain:
@@ -36,14 +39,17 @@ def answered(model: "Resus", support: Any, query: Any, *, explain: bool) -> Any:
         _check_features(model, known)
         index = SupportIndex.of(_users_of(known), known.ids, known.weights, known.labels)
     else:
-        index = scorer.index(as_table(support, model, SUPPORT))
+        events = as_table(support, model, SUPPORT)
+        index = scorer.index(events)
+        warn(never_seen(scorer.unknown_in(events), events.height, SUPPORT))
     if asked is not None:
         _check_features(model, asked)
         users = _users_of(asked)
         scores = answer(scorer.model, index, users, Features.of(asked.ids, asked.weights), scorer.negatives)
         return pl.DataFrame({user: users, **scores.columns})
     frame = as_table(query, model, QUERY)
-    scores, _ = scorer.answer(index, frame)
+    scores, unknown = scorer.answer(index, frame)
+    warn(never_seen(unknown, frame.height, QUERY))
     return like(query, pl.DataFrame({user: frame[user], **scores.columns}))
 
 

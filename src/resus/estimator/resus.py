@@ -362,7 +362,7 @@ class Resus:
         return News.of(opened, self._fitted().features, met_by(self, opened))
 
     def unknown_values(self, table: Any) -> dict[str, int]:
-        """For each field, the number of rows whose value training never saw, or which have none."""
+        """For each field, the number of rows with a value that the model does not know. A missing value is not one."""
         return self._fitted().features.unknown(self._with_score(table))
 
     def save(self, folder: Path | str) -> None:

@@ -116,11 +116,17 @@ class Scorer:
         return SupportIndex.of(users, *self.encode(support, SUPPORT), labels)
 
     def answer(self, index: SupportIndex, query: pl.DataFrame, first_row: int = 0) -> tuple[Prediction, dict[str, int]]:
-        """The scores; and for each field, the number of rows whose value training never saw or that lack a value."""
+        """The scores; and for each field, the number of rows with a value that the model does not know."""
         users = self.users(query, QUERY, first_row)
         ids, weights = self.encode(query, QUERY, first_row)
         found = answer(self.model, index, users, Features.of(ids, weights), self.negatives)
-        return found, self.features.count_unknown(ids)
+        return found, self.features.count_unknown(query, ids, weights)
+
+    def unknown_in(self, support: pl.DataFrame) -> dict[str, int]:
+        """For each field, the number of events with a value that the model does not know."""
+        if self.score is not None:
+            support = self.score.on(support, self.schema, SUPPORT)
+        return self.features.unknown(support)
 
     def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
         """Score two whole tables."""

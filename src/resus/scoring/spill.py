@@ -5,6 +5,7 @@ sequential, whatever the order of the input.
 """
 
 import contextlib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,9 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from resus.arrays import Integers
+from resus.data.fields.unknown import never_seen
 from resus.data.readers.frames import as_frame
-from resus.files import atomic_folder
+from resus.files import atomic_folder, read_json, write_json
 from resus.progress import Progress
 from resus.scoring.blocks import Blocks
 from resus.scoring.scorer import SUPPORT, Scorer
@@ -24,7 +26,7 @@ from resus.scoring.support_index import SupportIndex, offsets_of
 
 BUCKET_ROWS = 1 << 19
 MOST_BUCKETS = 256  # all of them are open at the same time
-USERS, EVENTS = "users.parquet", "events.rows"
+USERS, EVENTS, UNKNOWN = "users.parquet", "events.rows", "unknown.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,11 @@ def spill_support(scorer: Scorer, support: Blocks, folder: Path, block_rows: int
         pq.write_table(counts.to_arrow(), aside / USERS)
         buckets = _fill_buckets(scorer, support, counts, aside, block_rows, progress)
         _sort_buckets(buckets, aside / EVENTS, _layout(scorer), support.rows, progress)
+
+
+def spilled_unknown(folder: Path, rows: int) -> tuple[str, ...]:
+    """What the events hold that the model does not know, one sentence for each field."""
+    return tuple(never_seen(read_json(folder / UNKNOWN), rows, SUPPORT)) if folder.is_dir() else ()
 
 
 def open_spill(scorer: Scorer, folder: Path) -> SupportSpill:
@@ -93,7 +100,7 @@ def _fill_buckets(
     users, starts = counts["user"], offsets_of(counts["rows"].to_numpy())[:-1]
     bucket_rows = max(BUCKET_ROWS, -(-support.rows // MOST_BUCKETS))
     paths = [folder / f"bucket-{number:03}" for number in range(-(-support.rows // bucket_rows))]
-    done = 0
+    done, unknown = 0, Counter[str]()
     with contextlib.ExitStack() as opened:
         streams = [opened.enter_context(path.open("wb")) for path in paths]
         for frame in support.frames(scorer.support_columns(support.columns), block_rows):
@@ -101,6 +108,7 @@ def _fill_buckets(
             block["user"] = users.search_sorted(scorer.users(frame, SUPPORT, done)).to_numpy()
             block["label"] = scorer.labels(frame, done)
             ids, weights = scorer.encode(frame, SUPPORT, done)
+            unknown.update(scorer.features.count_unknown(frame, ids, weights))
             block["ids"] = ids
             if weights is not None:
                 block["weights"] = weights
@@ -111,6 +119,7 @@ def _fill_buckets(
                 streams[number].write(block[own].view(np.uint8).data)
             done += frame.height
             progress("encode events", done, support.rows, unit="rows")
+    write_json(folder / UNKNOWN, unknown)
     return paths
 
 

@@ -19,7 +19,7 @@ from resus.files import atomic_path, locked, read_json, write_json
 from resus.progress import Progress, silent
 from resus.scoring.blocks import Blocks, ParquetBlocks, open_blocks
 from resus.scoring.scorer import QUERY, Scorer
-from resus.scoring.spill import open_spill, spill_support
+from resus.scoring.spill import open_spill, spill_support, spilled_unknown
 from resus.version import __version__
 
 BLOCK_ROWS = 1 << 17
@@ -29,11 +29,15 @@ UNKNOWN = b"resus.unknown"  # in a part's metadata: for each field, the number o
 
 @dataclass(frozen=True)
 class Scored:
-    """Numbers of rows and events, and for each field the number of rows with a value unknown to training."""
+    """Numbers of rows and events, and for each field the number of rows with a value that the model does not know.
+
+    `of_support` says the same of the support, in sentences.
+    """
 
     rows: int
     events: int
     unknown: dict[str, int]
+    of_support: tuple[str, ...] = ()
 
 
 def predict_file(
@@ -65,7 +69,8 @@ def predict_file(
     with _claimed(out, claim, resume) as folder:
         parts = _Parts(scorer, asked, folder, block_rows, progress)
         parts.answer(known)
-        return Scored(asked.rows, known.rows, parts.join(out))
+        of_support = spilled_unknown(folder / SPILL, known.rows)
+        return Scored(asked.rows, known.rows, parts.join(out), of_support)
 
 
 @contextmanager

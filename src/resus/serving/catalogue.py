@@ -16,9 +16,9 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from resus.arrays import Array, Floats, Ids, Integers
-from resus.arrow_files import read_arrow
+from resus.arrow_files import lists_of, matrix_of, read_arrow
 from resus.checked_folder import CheckedFolder
-from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.feature_map import Block, FeatureMap
 from resus.data.fields.values import spelled, text_of
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
@@ -135,6 +135,10 @@ class Catalogue:
         assert self.weights is not None
         return Rows(ids, np.where(filled, self.weights[places], read.weights))
 
+    def refuse_missing(self, features: FeatureMap, row: Rows) -> None:
+        """Refuse a new item that lacks a field which every row must have."""
+        features.refuse_missing(np.where(self.field_of >= 0, row.ids, self.ids[:1]))
+
     def updated(self, features: FeatureMap, changes: Mapping[str, Mapping[str, Any]]) -> tuple["Catalogue", Integers]:
         """With other titles and fields of items, new items and removals, as `latest` of the changes gives them.
 
@@ -200,10 +204,10 @@ class Catalogue:
             "title": pa.array(self.titles, pa.string()),
             "count": pa.array(self.counts, pa.int64()),
             "mean": pa.array(self.means, pa.float64()),
-            "ids": _lists(self.ids),
+            "ids": lists_of(self.ids),
         }
         if self.weights is not None:
-            columns["weights"] = _lists(self.weights)
+            columns["weights"] = lists_of(self.weights)
         facts = CatalogueFacts(
             format=2,
             fields=self.fields,
@@ -236,10 +240,10 @@ class Catalogue:
                 fields=facts.fields,
                 context=facts.context,
                 field_of=np.array(facts.field_of),
-                ids=_matrix(table["ids"], width),
-                weights=_matrix(table["weights"], width) if "weights" in table.column_names else None,
+                ids=matrix_of(table["ids"], width),
+                weights=matrix_of(table["weights"], width) if "weights" in table.column_names else None,
             )
-            _check_ids(read.ids, features)
+            check_ids(read.ids, features.blocks)
         except (pa.ArrowException, OSError, KeyError, ValueError) as error:
             reason = str(error).partition("\n")[0]
             raise ArtifactError(
@@ -294,8 +298,9 @@ def _check_fields(facts: CatalogueFacts, features: FeatureMap) -> None:
         raise ValueError("a column belongs to no field")
 
 
-def _check_ids(ids: Ids, features: FeatureMap) -> None:
-    for field, first, columns in features.blocks:
+def check_ids(ids: Ids, blocks: Sequence[Block]) -> None:
+    """Refuse ids that are not those of the fields."""
+    for field, first, columns in blocks:
         block = ids[:, columns]
         if block.size and not first <= block.min() <= block.max() < first + field.ids:
             raise ValueError(f"it has values of {field.name} that the model does not know")
@@ -318,15 +323,3 @@ def _most_frequent(owner: Integers, values: Columns) -> tuple[Integers, Integers
         .unique("owner", keep="first", maintain_order=True)
     )
     return best["owner"].to_numpy(), best["row"].to_numpy(), float(best["count"].sum()) / len(owner)
-
-
-def _lists(values: Array) -> pa.FixedSizeListArray:
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), values.shape[1])
-
-
-def _matrix(column: pa.ChunkedArray, width: int) -> Array:
-    flat = column.combine_chunks().flatten()
-    if flat.null_count:
-        raise ValueError("a value of an item is missing")
-    matrix: Array = np.from_dlpack(flat).reshape(-1, width).copy()  # to_numpy would import pandas
-    return matrix

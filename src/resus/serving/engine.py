@@ -2,17 +2,18 @@
 
 import bisect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from resus.arrays import Array
+from resus.data.fields.unknown import not_fields
 from resus.data.fields.values import spelled
 from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
-from resus.model.inference.parts import sigmoid
+from resus.model.inference.parts import Rows, sigmoid
 from resus.serving.answers import Scored
 from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
@@ -25,15 +26,18 @@ from resus.serving.messages import (
     PostedEvent,
     PredictAnswer,
     PredictRequest,
+    ProfileAnswer,
     RecommendAnswer,
     Recommended,
     RecommendRequest,
     StoredEvent,
     UserAnswer,
 )
+from resus.serving.profiles import NO_PROFILE, described
 from resus.serving.ranking import best_of, matching
 from resus.serving.shelf import Crowd, Shelf
 from resus.serving.store import Event, EventStore
+from resus.serving.store.protocol import as_json
 
 TOO_EXTREME = "numbers of the candidates or of the user's events are too large to score: correct or delete them"
 
@@ -68,7 +72,9 @@ class Engine:
                 raise DataError(f"fields: {name!r} is not a field that describes an item: use {', '.join(own)}")
         if len(change.model_dump_json()) > MAX_FEATURES_BYTES:
             raise DataError(f"the item takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its title or its fields")
-        loaded.features.encode_rows([change.fields])  # what the model cannot read is not stored
+        row = Rows(*loaded.features.encode_rows([change.fields]))  # what the model cannot read is not stored
+        if not change.removed and loaded.catalogue.place_of(change.item) < 0:
+            loaded.catalogue.refuse_missing(loaded.features, row)
         self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
         self._refresh()
 
@@ -95,7 +101,7 @@ class Engine:
         check_times([event.time for event in events])
         self._refresh()
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
-        self.loaded.rows_of([event for _, event in batch])  # an event that the model cannot read is not stored
+        self._check_readable(batch)
         statuses = self.store.add(batch)
         return [EventResult(id=event.id, status=status) for event, status in zip(events, statuses, strict=True)]
 
@@ -105,11 +111,12 @@ class Engine:
     def score(self, request: PredictRequest) -> Scored:
         """The scores of a request's candidates, from which its answer is made."""
         self._refresh()
-        items, (crowd, encoded) = self._encoded(request)
-        events, scores = self._ask(
-            request,
-            lambda live: live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain),
-        )
+
+        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
+            items, (crowd, encoded) = self._encoded(request, profile)
+            return items, live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
+
+        events, (items, scores) = self._ask(request, scored)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
@@ -128,7 +135,8 @@ class Engine:
             )
         allowed = matching(shelf.catalogue, loaded.features, request.filter)
         events, (basis, residual) = self._ask(
-            request, lambda live: shelf.score_all(live.support, shelf.context(context))
+            request,
+            lambda live, profile: shelf.score_all(live.support, shelf.context(described(context, profile))),
         )
         if request.exclude_seen and events:
             seen = [shelf.catalogue.place_of(event.features.get(loaded.item)) for event in events]
@@ -148,12 +156,14 @@ class Engine:
         )
 
     def user(self, user: str) -> UserAnswer | None:
-        """What the store holds about a user; None for an unknown user."""
-        events = self.store.read(user).events
-        if not events:
+        """What is known about a user; None for an unknown user."""
+        record = self.store.read(user)
+        events, profile = record.events, self.loaded.profile_of(user, record.profile)
+        if not record.version and not profile:
             return None
         return UserAnswer(
             user=user,
+            profile=dict(profile),
             support=len(events),
             stage=self.loaded.stage(len(events)),
             events=[
@@ -167,6 +177,29 @@ class Engine:
                 for event in events
             ],
         )
+
+    def set_profile(self, user: str, fields: Mapping[str, Any]) -> ProfileAnswer:
+        """Replace the stored profile of a user; durable when this returns."""
+        self._refresh()
+        loaded = self.loaded
+        of_items = loaded.catalogue.fields if loaded.catalogue else (loaded.item,)
+        for name in fields:
+            if name in of_items or name == "item":
+                raise DataError(f"fields: {name!r} describes an item, not a user: leave it out")
+            if name == loaded.config.predictor.score_column:
+                raise DataError(f"fields: {name!r} is the score of the shared model, which each candidate brings")
+        kept = {name: value for name, value in fields.items() if name in loaded.field_names}
+        if fields and not kept:
+            raise DataError(f"fields: {not_fields(fields, loaded.field_names)[0]}")
+        if len(as_json(kept, "the fields of a profile")) > MAX_FEATURES_BYTES:
+            raise DataError(f"the profile takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its values")
+        loaded.features.encode_rows([kept])  # what the model cannot read is not stored
+        try:
+            self.store.set_profile(user, kept)
+        finally:
+            self.live_users.drop(user)
+        warnings = not_fields(fields, loaded.field_names)
+        return ProfileAnswer(user=user, profile=dict(loaded.profile_of(user, kept)), warnings=warnings)
 
     def forget(self, user: str, event: str) -> bool:
         """Delete one event; False if the store does not know it."""
@@ -183,7 +216,9 @@ class Engine:
             self.live_users.drop(user)
 
     def _ask(
-        self, request: PredictRequest | RecommendRequest, question: Callable[[LiveUser], Asked]
+        self,
+        request: PredictRequest | RecommendRequest,
+        question: Callable[[LiveUser, Mapping[str, Any]], Asked],
     ) -> tuple[tuple[Event, ...], Asked]:
         """The events of the user of a request, and the answer to a question about the user."""
         try:
@@ -191,25 +226,37 @@ class Engine:
                 if request.user is not None:
                     return self.live_users.ask(request.user, question)
                 events = self._inline_events(request.events or [])
-                return events, question(self.loaded.live_user(self.capacity, events))
+                return events, question(self.loaded.live_user(self.capacity, events), NO_PROFILE)
         except np.linalg.LinAlgError:
             raise DataError(TOO_EXTREME) from None
 
-    def _encoded(self, request: PredictRequest) -> tuple[Sequence[str | None], Crowd]:
-        """The ids of the candidates, and the candidates as the model encodes them."""
+    def _check_readable(self, batch: Sequence[tuple[str, Event]]) -> None:
+        """An event that the model cannot read is not stored. A profile may hold what every row must have."""
+        try:
+            self.loaded.rows_of([event for _, event in batch])
+        except DataError:
+            profiles = {
+                user: self.loaded.profile_of(user, self.store.read(user).profile)
+                for user in {user for user, _ in batch}
+            }
+            filled = [replace(event, features=described(event.features, profiles[user])) for user, event in batch]
+            self.loaded.rows_of(filled)
+
+    def _encoded(self, request: PredictRequest, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Crowd]:
+        """The ids of the candidates, and the candidates of a user with a profile as the model encodes them."""
         loaded, shelf = self.loaded, self.shelf
         context = loaded.with_item(request.context)
         if request.items is not None and shelf is not None and shelf.knows(context):
             places, names = shelf.places(request.items)
             with np.errstate(over="ignore", invalid="ignore"):
-                encoded = shelf.encode(places, shelf.context(context))
+                encoded = shelf.encode(places, shelf.context(described(context, profile)))
             return names, encoded
         candidates: list[dict[str, Any]]
         if request.items is not None:
             candidates = [{**context, loaded.item: item} for item in request.items]
         else:
             candidates = [{**context, **loaded.with_item(candidate)} for candidate in request.candidates or []]
-        rows = loaded.rows(candidates)
+        rows = loaded.rows(candidates, profile)
         try:
             loaded.check_scores(rows)
         except RowError as bad:

@@ -17,14 +17,23 @@ from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
+from resus.serving.profiles import PROFILES, Profiles
 
-PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, TEST_USERS, ENCODER}
+PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
 
 
-def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str], onnx: bool | None = None) -> list[str]:
+def export(
+    run: Path,
+    log_folder: Path,
+    out: Path,
+    *,
+    titles: Mapping[str, str],
+    onnx: bool | None = None,
+    profiles: bool = True,
+) -> list[str]:
     """Write the folder and return the names of its files. `titles` maps items to titles and may be empty.
 
-    By default, ONNX files are written if the extra is installed.
+    By default, ONNX files are written if the extra is installed. Without `profiles`, the export holds no user ids.
     """
     check_out_folder(out)
     if onnx:
@@ -47,6 +56,9 @@ def export(run: Path, log_folder: Path, out: Path, *, titles: Mapping[str, str],
             if name in opened:
                 (aside / name).write_bytes(opened.read(name))
         catalogue.save(aside)
+        described = Profiles.of(log, split.train, catalogue) if profiles else None
+        if described is not None and described.fields:
+            described.save(aside)
         write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
         if onnx or (onnx is None and not missing("onnx")):
             export_onnx(model, artifact.features, aside)

@@ -20,7 +20,8 @@ from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
-from resus.serving.messages import CatalogueItem, FieldAnswer, UserHistory
+from resus.serving.messages import CatalogueItem, FieldAnswer, Role, UserHistory
+from resus.serving.profiles import NO_PROFILE, PROFILES, Profiles, described
 from resus.serving.store import Event
 
 RESULTS = "results.json"
@@ -35,7 +36,7 @@ class Meaning(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """Never changes, so threads may share it. Catalogue, test users and results are optional.
+    """Never changes, so threads may share it. Catalogue, profiles, test users and results are optional.
 
     `sha256` is the hash of the artifact's facts, which hold the hash of the weights.
     """
@@ -45,6 +46,7 @@ class LoadedModel:
     model: Inference
     sha256: str
     catalogue: Catalogue | None
+    profiles: Profiles | None
     histories: list[UserHistory]
     results: Results | None
 
@@ -60,6 +62,7 @@ class LoadedModel:
             model=inference(artifact),
             sha256=opened.sha256,
             catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
+            profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
             histories=read_histories(opened) if TEST_USERS in opened else [],
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
         )
@@ -91,13 +94,23 @@ class LoadedModel:
     def field_names(self) -> frozenset[str]:
         return frozenset(field.name for field in self.features.fields)
 
-    def rows(self, rows: Sequence[Mapping[str, Any]]) -> Rows:
-        """Rows of field values as the model reads them; the catalogue fills in missing fields of known items."""
-        rows = [self.with_item(row) for row in rows]
+    def rows(self, rows: Sequence[Mapping[str, Any]], profile: Mapping[str, Any] = NO_PROFILE) -> Rows:
+        """Rows of field values as the model reads them. Of what they leave out, the profile of their user fills in its
+        fields, and the catalogue those of known items."""
+        rows = [described(self.with_item(row), profile) for row in rows]
         read = Rows(*self.features.encode_rows(rows))
-        if self.catalogue is None or not rows:
-            return read
-        return self.catalogue.fill(rows, read, self.item)
+        if self.catalogue is not None and rows:
+            read = self.catalogue.fill(rows, read, self.item)
+        self.features.refuse_missing(read.ids)
+        return read
+
+    def profile_of(self, user: str, stored: Mapping[str, Any] = NO_PROFILE) -> Mapping[str, Any]:
+        """The fields that describe a user: those that are stored, then those of the export. A stored null hides one."""
+        exported = self.profiles.of_user(spelled(user)) if self.profiles else NO_PROFILE
+        if not stored:
+            return exported
+        both = {**exported, **{name: value for name, value in stored.items() if name in self.field_names}}
+        return {name: value for name, value in both.items() if value is not None}
 
     def with_item(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The same row, with the key `item` renamed to the item's field, unless a field is really called `item`."""
@@ -105,9 +118,9 @@ class LoadedModel:
             return row
         return {self.item if name == "item" else name: value for name, value in row.items() if name != self.item}
 
-    def rows_of(self, events: Sequence[Event]) -> Rows:
-        """The rows of stored or posted events."""
-        rows = self.rows([event.features for event in events])
+    def rows_of(self, events: Sequence[Event], profile: Mapping[str, Any] = NO_PROFILE) -> Rows:
+        """The rows of stored or posted events of a user with this profile."""
+        rows = self.rows([event.features for event in events], profile)
         try:
             self.check_scores(rows)
         except RowError as bad:
@@ -124,11 +137,13 @@ class LoadedModel:
         text = text_of(row.get(self.item), 0, self.item)
         return None if text is None else spelled(text)
 
-    def live_user(self, capacity: int, events: Sequence[Event] = ()) -> LiveUser:
-        """A user with these events, in their order."""
+    def live_user(
+        self, capacity: int, events: Sequence[Event] = (), profile: Mapping[str, Any] = NO_PROFILE
+    ) -> LiveUser:
+        """A user with these events, in their order, and this profile."""
         user = LiveUser(self.model, capacity=capacity)
         if events:
-            user.start_from(events, self.rows_of(events))
+            user.start_from(events, self.rows_of(events, profile))
         return user
 
     def stage(self, support: int) -> str:
@@ -139,14 +154,15 @@ class LoadedModel:
         return next((stage for stage, sizes in stages if support <= max(sizes)), "warm")
 
     def fields(self) -> list[FieldAnswer]:
-        """The fields that the model reads. A field has the role "item" if the catalogue fills it in."""
-        own = self.catalogue.fields if self.catalogue else (self.item,)
+        """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""
+        roles: dict[str, Role] = dict.fromkeys(self.profiles.fields if self.profiles else (), "user")
+        roles |= dict.fromkeys(self.catalogue.fields if self.catalogue else (self.item,), "item")
         context = self.catalogue.context if self.catalogue else {}
         return [
             FieldAnswer(
                 name=field.name,
                 kind=field.kind,
-                role="item" if field.name in own else "context",
+                role=roles.get(field.name, "context"),
                 values=list(context.get(field.name, field.values[:MAX_CHOICES])),
             )
             for field in self.features.fields

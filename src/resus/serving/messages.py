@@ -21,7 +21,28 @@ from resus.serving.limits import (
 )
 from resus.serving.store import EventStatus
 
-Id = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+_ID_SCHEMA: dict[str, Any] = {
+    "anyOf": [{"type": "string", "minLength": 1, "maxLength": MAX_ID}, {"type": "integer"}],
+}
+
+
+def _id_as_text(given: Any) -> Any:
+    """A whole number is the id that a table with this number has."""
+    return str(given) if type(given) is int and -(2**63) <= given < 2**63 else given
+
+
+def _ids_as_text(given: Any) -> Any:
+    """All at once: most lists hold no number."""
+    return list(map(_id_as_text, given)) if isinstance(given, list) and int in set(map(type, given)) else given
+
+
+_Text = Annotated[str, Field(min_length=1, max_length=MAX_ID)]
+Id = Annotated[_Text, BeforeValidator(_id_as_text), WithJsonSchema(_ID_SCHEMA)]
+Ids = Annotated[
+    list[_Text],
+    BeforeValidator(_ids_as_text),
+    WithJsonSchema({"type": "array", "items": _ID_SCHEMA, "minItems": 1, "maxItems": MAX_CANDIDATES}),
+]
 IdInPath = Annotated[str, BeforeValidator(unquote), Field(min_length=1, max_length=MAX_ID)]
 
 
@@ -66,7 +87,16 @@ def _zero_or_one(value: float) -> float:
     return value
 
 
-Label = Annotated[float, AfterValidator(_zero_or_one), Field(json_schema_extra={"enum": [0, 1]})]
+def _boolean_as_number(given: Any) -> Any:
+    return float(given) if isinstance(given, bool) else given
+
+
+Label = Annotated[
+    float,
+    BeforeValidator(_boolean_as_number),
+    AfterValidator(_zero_or_one),
+    WithJsonSchema({"enum": [0, 1, False, True]}),
+]
 
 
 class Message(BaseModel):
@@ -123,7 +153,7 @@ class PredictRequest(Message):
     user: Id | None = None
     events: list[InlineEvent] | None = Field(default=None, max_length=MAX_EVENTS)
     context: FieldValues = Field(default_factory=dict)
-    items: list[Id] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
+    items: Ids | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     deviation: bool = True
     explain: bool = False
@@ -248,24 +278,54 @@ class StoredEvent(Message):
 
 
 class UserAnswer(Message):
-    """`stage` is "new", a cold-start stage of the evaluation ("I", "II", "III"), or "warm"."""
+    """`stage` is "new", a cold-start stage of the evaluation ("I", "II", "III"), or "warm".
+
+    `profile` holds the fields that describe the user: those that are stored, then those of the export.
+    """
 
     user: str
+    profile: dict[str, Any]
     support: int
     stage: str
     events: list[StoredEvent]
+
+
+class ProfileRequest(Message):
+    """The fields that describe a user. They replace those that are stored; without any, the stored profile is deleted.
+
+    A null hides a value of the exported profile.
+    """
+
+    fields: FieldValues
+
+
+class ProfileAnswer(Message):
+    """The profile as it now counts: what is stored, and the other fields of the exported profile.
+
+    `warnings` names fields and values that the model does not know; they do not count.
+    """
+
+    user: str
+    profile: dict[str, Any]
+    warnings: list[str] = Field(default_factory=list)
 
 
 class Deleted(Message):
     deleted: bool
 
 
+Role = Literal["item", "user", "context"]
+
+
 class FieldAnswer(Message):
-    """A field that the model reads; `values` are the most frequent ones."""
+    """A field that the model reads; `values` are the most frequent ones.
+
+    The catalogue fills in fields with the role "item", a profile those with the role "user".
+    """
 
     name: str
     kind: str
-    role: Literal["item", "context"]
+    role: Role
     values: list[str]
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from resus.checking import nearest_key
 from resus.data.fields.feature_map import FeatureMap
+from resus.data.fields.unknown import never_seen, warn
 from resus.data.fields.values import as_text
 from resus.errors import DataError
 from resus.model.inference.model import Inference
@@ -36,6 +38,7 @@ def recommendations(
     scorer.check(support.columns, [*support.columns])
     users, labels = scorer.users(support, SUPPORT), scorer.labels(support).astype(np.float64)
     rows = Rows(*scorer.encode(support, SUPPORT))
+    warn(never_seen(features.count_unknown(support, rows.ids, rows.weights), support.height, SUPPORT))
     items = as_text(support[features.item]).to_list()
     given = _given(features, catalogue, context)
     allowed = matching(catalogue, features, wanted)
@@ -73,9 +76,11 @@ def _given(features: FeatureMap, catalogue: Catalogue, context: Mapping[str, Any
     """The columns that the context sets, and what they become."""
     for name in context:
         if name not in catalogue.context:
-            known = ", ".join(catalogue.context) or "there is none"
-            raise DataError(f"context: {name!r} is not a field of the situation: use {known}")
+            known, nearest = ", ".join(catalogue.context) or "there is none", nearest_key(name, catalogue.context)
+            hint = f", did you mean '{nearest}'?" if nearest else ""
+            raise DataError(f"context: {name!r} is not a field of the situation{hint}: use {known}")
     row = Rows(*features.encode_rows([context]))
+    warn(never_seen(features.count_unknown_values([context], row.ids, row.weights), 1, "the context"))
     return [(features.block(name).columns, row) for name in context]
 
 

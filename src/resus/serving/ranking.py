@@ -57,7 +57,7 @@ def _in_range(catalogue: Catalogue, block: Block, values: Any) -> Booleans:
     """The items whose number lies in the range, or is one of the numbers."""
     ids, weights = block.of(catalogue.ids, catalogue.weights)
     assert weights is not None
-    numbers = block.field.numbers(ids[:, 0], weights[:, 0])
+    numbers = block.field.numbers(ids, weights)
     if isinstance(values, dict):
         low, high = (number_of(values.get(end), 0, block.field.name) for end in ("at_least", "at_most"))
         above = np.ones(len(numbers), dtype=np.bool_) if low is None else numbers >= low - _near(low)

@@ -16,6 +16,7 @@ import numpy as np
 from resus.arrays import Floats, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled
+from resus.errors import DataError
 from resus.model.inference.model import Inference, LiveSupport
 from resus.model.inference.parts import AdditiveEncoder, Rows
 from resus.serving.catalogue import Catalogue
@@ -84,7 +85,7 @@ class Shelf:
         """The context of a request, by the values of its fields."""
         fields = {name: fields[name] for name in fields if name in self._situation}  # the model reads no others
         key = json.dumps(fields, separators=(",", ":")) if fields else ""
-        return self._found(key) or self._keep(key, Rows(*self._features.encode_rows([fields])))
+        return self._found(key) or self._keep(key, self._checked(Rows(*self._features.encode_rows([fields]))))
 
     def context_of(self, row: Rows) -> "Context":
         """The context of an encoded row."""
@@ -96,6 +97,11 @@ class Shelf:
 
     def encode(self, places: Integers, context: "Context") -> Crowd:
         """Items in a context: the crowd's logits and the codes."""
+        if self._needed_of_items and bool((places == len(self)).any()):
+            row, name = int((places == len(self)).argmax()), self._needed_of_items[0]
+            raise DataError(
+                f"items[{row}] is not in the catalogue, and its {name!r} is missing: send a candidate with it"
+            )
         try:
             if self._item_codes is None:
                 both = context.kept.take(places, lambda some: self._both(context, some))
@@ -122,6 +128,17 @@ class Shelf:
             basis[tile] = both[:, 0]
             residual[tile] = live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
         return basis, residual
+
+    @cached_property
+    def _needed_of_items(self) -> list[str]:
+        """Fields of the items that every row must have."""
+        needed = [block.field.name for block in self._features.blocks if block.field.refuses_missing]
+        return [name for name in needed if name in self.catalogue.fields]
+
+    def _checked(self, row: Rows) -> Rows:
+        """A context has all fields that every row must have, but those of the items."""
+        self._features.refuse_missing(np.where(self._of_item, self._ids[:1], row.ids))
+        return row
 
     def _coded(self, before: "Shelf | None", changed: Integers | None) -> Floats:
         """What the fields of the items give to their codes."""

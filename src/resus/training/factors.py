@@ -184,8 +184,10 @@ def _describe_fields(encoder: FactorEncoder, log: InteractionLog, users: Integer
         is_item, is_number = block.field.name == log.features.item, block.field.kind == "numeric"
         encoder.kept[number] = float(is_item or number not in of_user)
         encoder.context[number] = float(not (is_item or is_number or number in of_user or number in of_item))
-        known = rows[log.ids[rows, block.columns.start] != block.first]
-        if is_number and log.weights is not None and len(known):
+        if not is_number or log.weights is None:
+            continue
+        known = rows[~block.field.is_unknown(log.ids[rows, block.columns] - np.int32(block.first))]
+        if len(known):
             knots = np.unique(np.quantile(log.weights[known, block.columns.start], np.linspace(0, 1, KNOTS)))
             encoder.knots[number] = float("inf")
             encoder.knots[number, : len(knots)] = torch.from_numpy(knots.astype(np.float32))

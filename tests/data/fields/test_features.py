@@ -97,12 +97,74 @@ def test_numbers_are_scaled_into_the_weight_of_one_id(field: Any, expected: list
     assert weights[:, 1].tolist() == pytest.approx(expected)
 
 
-def test_a_missing_number_is_unknown_and_a_constant_one_has_a_scale() -> None:
-    features, frame = learned({"age": [5.0, None, math.nan, math.inf, 5.0]}, age="numeric")
-    ids, weights = features.encode(frame)
+AGES = [20.0, None, math.nan, 60.0, 10.0]  # their mean is 30
+
+
+@pytest.mark.parametrize(
+    ("missing", "ids", "weights", "decoded"),
+    [
+        ("mean", [1, 0], [0.4, 1.0], None),
+        ("zero", [1], [-0.2], 0),
+        ("flag", [0], [1.0], None),
+    ],
+)
+def test_a_missing_number_is_what_the_schema_says(
+    missing: str, ids: list[int], weights: list[float], decoded: Any
+) -> None:
+    field = {"kind": "numeric", "missing": missing}
+    features, frame = learned({"age": AGES}, age=field)
+    block = features.block("age")
+    requests = [{"item": "a", "age": age} for age in (20, None, "", 60.0, "10")]
+    for encoded in (features.encode(frame), features.encode_rows(requests)):
+        own_ids, own_weights = block.of(*encoded)
+        assert own_weights is not None
+        assert own_weights[:, 0].tolist() == pytest.approx([0.2, weights[0], weights[0], 1.0, 0.0])
+        present = [1] * len(ids)
+        assert own_ids.tolist() == [present, ids, ids, present, present]
+        if len(ids) > 1:
+            assert own_weights[:, 1].tolist() == [0.0, weights[1], weights[1], 0.0, 0.0]
+        known = block.field.numbers(own_ids, own_weights)
+        assert np.isnan(known).tolist() == [False, *[decoded is None] * 2, False, False]
+        assert block.field.is_unknown(own_ids).tolist() == [False, *[decoded is None] * 2, False, False]
+        values = [block.field.decode(own_ids[row], own_weights[row]) for row in range(5)]
+        assert values == [20, decoded, decoded, 60, 10]
+        assert block.field.tree_matrix(own_ids, own_weights).shape == (5, len(block.field.tree_columns))
+        assert block.field.frequent_values(own_ids, own_weights, 9) == (("0",) if decoded == 0 else ()) + (
+            "10",
+            "20",
+            "60",
+        )
+
+
+def test_the_mean_with_a_flag_is_the_default() -> None:
+    assert (
+        learned({"age": AGES}, age="numeric")[0]
+        == learned({"age": AGES}, age={"kind": "numeric", "missing": "mean"})[0]
+    )
+
+
+def test_a_schema_may_refuse_missing_numbers_by_row_and_column() -> None:
+    features, _ = learned({"age": [1, 2]}, age={"kind": "numeric", "missing": "refuse"})
+    with pytest.raises(DataError, match=r"^the query, row 2, column 'age': the value is missing; .* 'missing' of this"):
+        features.encode(pl.DataFrame({"item": ["a", "b"], "age": [3, None]}), "the query")
+    ids, _ = features.encode_rows([{"item": "a", "age": 1}, {"item": "a"}])
+    with pytest.raises(DataError, match=r"^row 2, field 'age': the value is missing; give a number, or set"):
+        features.refuse_missing(ids)
+
+
+def test_a_constant_number_has_a_scale_and_a_column_without_numbers_a_mean() -> None:
+    features, frame = learned({"age": [5.0, 5.0], "size": [None, None]}, age="numeric", size="numeric")
+    _, weights = features.encode(frame)
     assert weights is not None
-    assert (ids[:, 1] - features.first_ids[1]).tolist() == [1, 0, 0, 0, 1]
-    assert weights[:, 1].tolist() == [0.0, 1.0, 1.0, 1.0, 0.0]
+    assert weights.tolist() == [[1.0, 0.0, 0.0, 0.0, 1.0]] * 2
+
+
+def test_an_infinite_number_is_refused_as_in_a_table_to_learn_from() -> None:
+    features, _ = learned({"age": [1, 2]}, age="numeric")
+    with pytest.raises(DataError, match=r"row 2, column 'age': inf is not a finite number; write a finite number"):
+        features.encode(pl.DataFrame({"item": ["a", "b"], "age": [3.0, math.inf]}))
+    with pytest.raises(DataError, match=r"row 1, field 'age': 'inf' is not a finite number; send a finite number"):
+        features.encode_rows([{"age": "inf"}])
 
 
 def test_text_in_a_numeric_field_and_a_missing_column_are_named() -> None:

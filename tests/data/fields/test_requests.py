@@ -19,7 +19,7 @@ from resus.errors import DataError, RowError
 FIELDS = FeatureMap(
     (
         CategoricalField("item", ("a", "7", "1", "2.5", "1e-7", "true", "0", "1e+20")),
-        NumericField("price", center=3.0, scale=4.0),
+        NumericField("price", center=3.0, scale=4.0, missing="mean", mean=5.0),
         MultiField("tags", ("x", "y", "1", "true", "2.5", "a b"), slots=3),
         MultiField("letters", ("x", "y"), separator="", slots=2),
     ),
@@ -77,7 +77,10 @@ def test_text_in_a_numeric_field_is_read_or_refused_as_in_a_table(text: str) -> 
         with pytest.raises(DataError, match=r"row 2, field 'price': .* is not a number"):
             FIELDS.encode_rows([{}, {"price": text}])
         return
-    if np.isfinite(numbers[0]) and abs(numbers[0] - 3.0) / 4.0 > LARGEST_WEIGHT:
+    if np.isinf(numbers[0]):
+        with pytest.raises(RowError, match="is not a finite number"):
+            price.encode(column)
+    if abs(numbers[0] - 3.0) / 4.0 > LARGEST_WEIGHT:
         with pytest.raises(DataError, match="row 1, field 'price'"):
             FIELDS.encode_rows([{"price": text}])
         return

@@ -106,10 +106,9 @@ def test_a_service_refuses_what_is_no_probability_through_the_predictor() -> Non
     predictor = model("probabilities:chance").fit(log)._fitted().model.predictor
     asked = features_of(log, np.arange(4))
     assert asked.weights is not None
-    asked.weights[2, 2] += 5
-    assert log.features.fields[3].name == "chance"
+    asked.weights[2, log.features.block("score").columns.start] += 5
     predictor.logits(asked)  # it reads no other column than its own
-    asked.weights[2, 3] += 5
+    asked.weights[2, log.features.block("chance").columns.start] += 5
     with pytest.raises(
         DataError, match=r"^row 3, column 'chance': \S+ is not a probability; write numbers from 0 to 1"
     ):

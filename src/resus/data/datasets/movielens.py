@@ -24,8 +24,8 @@ PAPER = TableSchema(
     | {"genres": FieldSchema(kind="multi")},
 )
 RELEASED_FIELDS = {
-    "age": FieldSchema(kind="numeric", center=0, scale=56),
-    "year": FieldSchema(kind="numeric", center=1919, scale=81),
+    "age": FieldSchema(kind="numeric", center=0, scale=56, missing="refuse"),
+    "year": FieldSchema(kind="numeric", center=1919, scale=81, missing="refuse"),
     "genres": FieldSchema(),
 }
 AUTHORS_RELEASE = PAPER.model_copy(update={"label_threshold": 4, "fields": PAPER.fields | RELEASED_FIELDS})

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
-from resus.arrays import Array, Doubles, Floats, Ids, Integers
+from resus.arrays import Array, Booleans, Doubles, Floats, Ids, Integers
+from resus.data.fields.values import is_missing
 from resus.data.fields.vocabulary import Vocabulary
 
 Encoded = tuple[Ids, Floats | None]
@@ -86,6 +87,16 @@ class Field(ABC):
         Text that a table must not hold counts as never seen. Numbers that would spoil a score are a RowError.
         """
 
+    def never_seen(self, column: pl.Series, ids: Ids, weights: Floats | None) -> Booleans:
+        """`[N]`: the rows of a table's column that hold a value which the field does not know.
+
+        `ids` and `weights` are what `encode` makes of the column. A missing value is not an unknown one.
+        """
+        unknown = self.is_unknown(ids)
+        if unknown.any():
+            unknown = unknown & ~is_missing(column).to_numpy()
+        return unknown
+
     @abstractmethod
     def decode(self, ids: Ids, weights: Floats | None) -> Any:
         """A value that has these `[columns]` ids and weights; None if it is missing or was never seen."""
@@ -119,15 +130,33 @@ class Field(ABC):
         return ids[:, :1]
 
     def numbers(self, ids: Ids, weights: Floats) -> Doubles:
-        """`[N]` numbers of the `[N]` ids and weights, NaN where one is missing. Only for fields with `is_number`."""
+        """`[N]` numbers of the `[N, columns]` ids and weights, NaN where one is missing.
+
+        Only for fields with `is_number`.
+        """
         raise NotImplementedError(f"a {self.kind} field holds no numbers")
+
+    @property
+    def tells_missing(self) -> bool:
+        """Whether ids and weights of a missing value differ from those of all others."""
+        return True
+
+    @property
+    def refuses_missing(self) -> bool:
+        """Whether a row without a value is a mistake. `encode` refuses it; `encode_values` leaves it to the caller."""
+        return False
+
+    def is_unknown(self, ids: Ids) -> Booleans:
+        """`[N]`: where the (first) value of `[N, columns]` ids is missing or was never seen."""
+        unknown: Booleans = ids[:, 0] == 0
+        return unknown
 
     def frequent_values(self, ids: Ids, weights: Floats | None, limit: int) -> tuple[str, ...]:
         """The most frequent values among `[N, columns]` ids and weights of the log that it learned from."""
         return self.values[:limit]
 
     @classmethod
-    def bad_rows(cls, column: pl.Series) -> list[BadRows]:
+    def bad_rows(cls, column: pl.Series, options: Any) -> list[BadRows]:
         """What is wrong with the values of a column to learn from."""
         return []
 

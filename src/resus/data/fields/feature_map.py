@@ -13,9 +13,10 @@ import polars as pl
 from pydantic import ValidationError
 
 from resus.arrays import Floats, Ids, Integers
-from resus.checking import shortened
+from resus.checking import nearest_key, shortened
 from resus.data.fields import KINDS
 from resus.data.fields.base import Encoded, Field, Recoder
+from resus.data.fields.numeric import MISSING_FIX
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.errors import DataError, RowError
@@ -101,6 +102,15 @@ class FeatureMap:
         except RowError as bad:
             raise DataError(f"row {bad.row + 1}, field '{bad.column}': {bad.what}; {bad.fix}") from None
 
+    def refuse_missing(self, ids: Ids) -> None:
+        """Refuse rows of a request that lack a value which no row may lack, once all is filled in."""
+        for block in self.blocks:
+            if block.field.refuses_missing:
+                absent = block.field.is_unknown(block.of(ids, None)[0])
+                if absent.any():
+                    row, name = int(absent.argmax()) + 1, block.field.name
+                    raise DataError(f"row {row}, field '{name}': the value is missing; {MISSING_FIX}")
+
     def encode_part(self, frame: pl.DataFrame) -> tuple[list[int], Ids]:
         """For a table with some of the fields, all of weight 1: the columns that they fill, and their ids."""
         blocks = [block for block in self.blocks if block.field.name in frame.columns]
@@ -129,20 +139,39 @@ class FeatureMap:
 
     def check_columns(self, present: Collection[str], where: str) -> None:
         """Refuse a table that lacks a field."""
-        missing = [field.name for field in self.fields if field.name not in present]
+        names = [field.name for field in self.fields]
+        missing = [name for name in names if name not in present]
         if missing:
+            nearest = nearest_key(missing[0], [name for name in present if name not in names])
+            hint = f", did you mean its column '{nearest}'?" if nearest else ""
             raise DataError(
-                f"{where} has no column {', '.join(map(repr, missing))}: "
-                f"the model reads {', '.join(field.name for field in self.fields)}"
+                f"{where} has no column {', '.join(map(repr, missing))}: the model reads {', '.join(names)}{hint}"
             )
 
     def unknown(self, frame: pl.DataFrame) -> dict[str, int]:
-        """By field, the rows whose (first) value is missing or unknown; only fields that have some."""
-        return self.count_unknown(self.encode(frame)[0])
+        """By field, the rows with a value that the model does not know; only fields that have some."""
+        return self.count_unknown(frame, *self.encode(frame))
 
-    def count_unknown(self, ids: Ids) -> dict[str, int]:
-        """The same for rows that are already encoded."""
-        counts = {block.field.name: int((ids[:, block.columns.start] == block.first).sum()) for block in self.blocks}
+    def count_unknown(self, frame: pl.DataFrame, ids: Ids, weights: Floats | None) -> dict[str, int]:
+        """The same for a table whose ids and weights are known."""
+        counts = {
+            block.field.name: int(block.field.never_seen(frame[block.field.name], *block.of(ids, weights)).sum())
+            for block in self.blocks
+            if block.field.name in frame.columns  # not the score that a model has yet to write
+        }
+        return {name: count for name, count in counts.items() if count}
+
+    def count_unknown_values(
+        self, rows: Sequence[Mapping[str, Any]], ids: Ids, weights: Floats | None
+    ) -> dict[str, int]:
+        """The same for rows of a request. Only rows with an unknown id are looked at one by one."""
+        counts = {}
+        for block in self.blocks:
+            own_ids, own_weights = block.of(ids, weights)
+            unknown = own_ids == 0 if own_weights is None else (own_ids == 0) & (own_weights > 0)
+            name, places = block.field.name, np.flatnonzero(unknown.any(axis=1))
+            if len(places) and not block.field.is_number:
+                counts[name] = sum(rows[place].get(name) not in (None, "", []) for place in places.tolist())
         return {name: count for name, count in counts.items() if count}
 
     def check_readable(self, newer: "FeatureMap", where: str) -> None:

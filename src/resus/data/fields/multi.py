@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pydantic
 
-from resus.arrays import Array, Floats, Ids, Integers
+from resus.arrays import Array, Booleans, Floats, Ids, Integers
 from resus.data.fields.base import Encoded, Field, FieldOptions, Recoder
 from resus.data.fields.values import as_text, text_of
 from resus.data.fields.vocabulary import Vocabulary
@@ -74,6 +74,18 @@ class MultiField(Field):
             text = text_of(value, row, self.name)
             value = () if text is None else text.split(self.separator) if self.separator else text
         return [self.vocabulary.place_of(one, row, self.name) for one in value][: self.slots]
+
+    def never_seen(self, column: pl.Series, ids: Ids, weights: Floats | None) -> Booleans:
+        """The rows with at least one such value."""
+        assert weights is not None
+        rows: Booleans = ((ids == 0) & (weights > 0)).any(axis=1)
+        some = np.flatnonzero(rows)
+        if len(some):
+            texts, lengths = _split(column.gather(some), self.separator, self.slots)
+            unknown = (self.vocabulary.look_up(texts) == 0) & (texts.fill_null("") != "").to_numpy()
+            rows = np.zeros_like(rows)
+            rows[np.repeat(some, lengths)[unknown]] = True
+        return rows
 
     def decode(self, ids: Ids, weights: Floats | None) -> list[str | None]:
         assert weights is not None

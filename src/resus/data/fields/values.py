@@ -4,7 +4,8 @@ The text of a value does not depend on where it comes from (CSV, Parquet, pandas
 
 - `true`, `True` and `TRUE` are `true`, and so is a boolean;
 - whole numbers have no fraction: 3, 3.0, "3" and "3.0" are `3`;
-- a date is `2024-01-31`; a time of day follows a `T`, without zeros at its end: `2024-01-31T10:00:00.5`;
+- a date is `2024-01-31`; a time of day follows a `T`, with its seconds and without zeros at its end, and a time zone
+  is an offset: `2024-01-31T10:00:00.5+01:00`;
 - None, null, NaN and empty text are missing.
 
 All other text stays as it is: `007`, `1.10` and `1e5` are not numbers here, but names.
@@ -28,16 +29,19 @@ _INT64 = 2.0**63
 _LARGEST_INTEGER = 10**300
 
 _DAY, _CLOCK = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
-_OFFSET = "Z|[+-][0-9]{2}:?[0-9]{2}"
+_OFFSET = "Z|[+-][0-9]{2}(?::?[0-9]{2})?"
 _SPELLINGS = (  # pattern of the whole text, and what it becomes; in this order
     ("True|TRUE", "true"),
     ("False|FALSE", "false"),
     (r"-?0\.0+", "0"),
     (r"(-?[1-9][0-9]*)\.0+", r"\1"),
+    (rf"({_CLOCK})(?:\.0*|(\.[0-9]*[1-9])0*)", r"\1\2"),
+    (rf"({_DAY})[T ]([0-9]{{2}}:[0-9]{{2}})({_OFFSET})?", r"\1T\2:00\3"),
     (rf"({_DAY})[T ]({_CLOCK})(?:\.0*|(\.[0-9]*[1-9])0*)?({_OFFSET})?", r"\1T\2\3\4"),
     (rf"({_DAY})T00:00:00", r"\1"),
     (rf"({_DAY}T.*)Z", r"\1+00:00"),
     (rf"({_DAY}T.*[+-][0-9]{{2}})([0-9]{{2}})", r"\1:\2"),
+    (rf"({_DAY}T[^+-]*[+-][0-9]{{2}})", r"\1:00"),
 )
 _ANY_SPELLING = "|".join(f"(?:{pattern})" for pattern, _ in _SPELLINGS)
 _LONGEST_SPELLING = 400  # of a whole number
@@ -53,6 +57,8 @@ def as_text(column: pl.Series) -> pl.Series:
         return whole.cast(pl.String).zip_with(column == whole, column.cast(pl.String))
     if column.dtype == pl.Duration:
         column = column.dt.to_string("iso")
+    if column.dtype == pl.Time:
+        column = column.dt.to_string("%H:%M:%S%.9f")  # a cast would drop the fraction
     column = column.cast(pl.String)
     if not bool(column.str.contains(f"^(?:{_ANY_SPELLING})$").any()):
         return column
@@ -121,7 +127,9 @@ def number_of(value: Any, row: int, name: str) -> float | None:
         if bad[0]:
             raise RowError(row, name, f"{_shown(value)} is not a number", "send a number or null")
         number = float(numbers[0])
-    return number if math.isfinite(number) else None
+    if math.isinf(number):
+        raise RowError(row, name, f"{_shown(value)} is not a finite number", "send a finite number or null")
+    return None if math.isnan(number) else number
 
 
 def as_times(column: pl.Series) -> pl.Series:

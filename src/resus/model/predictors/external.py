@@ -25,7 +25,11 @@ class ExternalPredictor(Predictor):
         if not found:
             raise ConfigError(_no_number(features, column, scale))
         self._block = found[0]
-        self._column = self._block.columns.start
+        if not self._block.field.tells_missing:
+            raise ConfigError(
+                f"the predictor '{scale}:{column}' cannot tell a missing score of '{column}' from the number 0: set "
+                "'missing' of this field to refuse and prepare again"
+            )
 
     def logits(self, features: Features) -> Tensor:
         """RowError where a row has no number in the column, or no probability."""
@@ -42,8 +46,9 @@ class ExternalPredictor(Predictor):
 
     def _values(self, features: Features) -> Doubles:
         assert features.weights is not None, "a numeric field has weights"
-        ids, weights = features.ids[:, self._column].numpy(), features.weights[:, self._column].numpy()
-        values = self._block.field.numbers(ids - self._block.first, weights)
+        ids, weights = self._block.of(features.ids.numpy(), features.weights.numpy())
+        assert weights is not None
+        values = self._block.field.numbers(ids, weights)
         absent = np.flatnonzero(np.isnan(values))
         if len(absent):
             raise RowError(int(absent[0]), self.column, "the value is missing", "it is the shared model: fill it in")

@@ -57,9 +57,9 @@ class ExternalInNumpy(RowPredictor):
         self._values(rows)
 
     def _values(self, rows: Rows) -> Doubles:
-        assert rows.weights is not None, "a numeric field has weights"
-        place = self._block.columns.start
-        values = self._block.field.numbers(rows.ids[:, place] - self._block.first, rows.weights[:, place])
+        ids, weights = self._block.of(rows.ids, rows.weights)
+        assert weights is not None, "a numeric field has weights"
+        values = self._block.field.numbers(ids, weights)
         absent = np.flatnonzero(np.isnan(values))
         if len(absent):
             raise RowError(int(absent[0]), self._column, "the value is missing", "it is the shared model: fill it in")

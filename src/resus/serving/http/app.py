@@ -43,6 +43,8 @@ from resus.serving.messages import (
     ModelAnswer,
     PredictAnswer,
     PredictRequest,
+    ProfileAnswer,
+    ProfileRequest,
     RecommendAnswer,
     RecommendRequest,
     Refusal,
@@ -227,8 +229,12 @@ def _add_users(app: FastAPI, service: Service) -> None:
     async def read_user(user: IdInPath) -> UserAnswer:
         answer = await service.reading.run(lambda: service.engine.user(user))
         if answer is None:
-            raise HTTPException(404, "this user has no events: check the id")
+            raise HTTPException(404, "this user has no events and no profile: check the id")
         return answer
+
+    @app.put("/v1/users/{user}/profile", summary="Replace the profile of a user")
+    async def put_profile(user: IdInPath, request: ProfileRequest) -> ProfileAnswer:
+        return await service.writing.run(lambda: service.engine.set_profile(user, request.fields))
 
     @app.delete("/v1/users/{user}", summary="Delete everything that is stored about a user")
     async def delete_user(user: IdInPath) -> Deleted:

@@ -2,9 +2,9 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
@@ -25,6 +25,7 @@ class _Cached:
     live: LiveUser
     events: tuple[Event, ...] = ()
     texts: tuple[str, ...] = ()  # the features of each event, see `text_of_features`
+    profile: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
     accounted: int = 0
     text_bytes: int = 0
@@ -53,18 +54,20 @@ class LiveUsers:
     def __len__(self) -> int:
         return len(self._cache)
 
-    def ask(self, user: str, question: Callable[[LiveUser], Asked]) -> tuple[tuple[Event, ...], Asked]:
-        """The user's events, and the answer to a question about the user with these events."""
+    def ask(
+        self, user: str, question: Callable[[LiveUser, Mapping[str, Any]], Asked]
+    ) -> tuple[tuple[Event, ...], Asked]:
+        """The user's events, and the answer to a question about the user with these events and the user's profile."""
         version = self._store.version(user)
         if not version:
             self.drop(user)  # another process may have deleted the user
-            return (), question(self.loaded.live_user(self._capacity))
+            return (), question(self.loaded.live_user(self._capacity), self.loaded.profile_of(user))
         cached = self._cached(user)
         try:
             with cached.lock:
                 if cached.version != version:
                     self._catch_up(cached, user)
-                answer, events = question(cached.live), cached.events
+                answer, events = question(cached.live, cached.profile), cached.events
                 self._account(user, cached)
         finally:
             if not cached.version:
@@ -103,6 +106,8 @@ class LiveUsers:
     def _catch_up(self, cached: _Cached, user: str) -> None:
         """Apply a few changes one by one; start afresh after many changes, or if the order of events differs."""
         record = self._store.read(user)
+        profile = self.loaded.profile_of(user, record.profile)
+        same = str(profile) == str(cached.profile)
         live, texts = cached.live, tuple(text_of_features(event) for event in record.events)
         known = dict(
             zip((event.id for event in cached.events), zip(cached.events, cached.texts, strict=True), strict=True)
@@ -117,16 +122,17 @@ class LiveUsers:
             elif old.label != event.label:
                 corrected.append(event)
         cached.live, cached.events, cached.version = self.loaded.live_user(self._capacity), (), 0  # if this fails
-        cached.texts, cached.text_bytes = (), 0
-        if len(known) + len(come) <= FEW_CHANGES:
+        cached.texts, cached.text_bytes, cached.profile = (), 0, {}
+        if same and len(known) + len(come) <= FEW_CHANGES:
             for event_id in known:
                 live.forget(event_id)
             for event in come:
-                live.observe(event.id, self.loaded.rows_of([event]), event.label, event.time)
+                live.observe(event.id, self.loaded.rows_of([event], profile), event.label, event.time)
             for event in corrected:
                 live.correct(event.id, event.label)
-        if live.events != tuple(event.id for event in record.events):
-            live = self.loaded.live_user(self._capacity, record.events)
+        if not same or live.events != tuple(event.id for event in record.events):
+            live = self.loaded.live_user(self._capacity, record.events, profile)
+        cached.profile = profile
         cached.live, cached.events, cached.texts, cached.version = live, record.events, texts, record.version
         cached.text_bytes = TEXT_BYTES * sum(map(len, texts))
 

@@ -7,10 +7,11 @@ whole by itself and has a checksum.
 import contextlib
 import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from resus.errors import StorageError
@@ -18,11 +19,23 @@ from resus.extras import need
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store import open_store
 from resus.serving.store.protocol import Event
-from resus.serving.store.slots import APPLICATION, FORMAT, SLOT_MARK, DamagedError, events_named, unpacked
+from resus.serving.store.slots import (
+    APPLICATION,
+    BEFORE,
+    FORMAT,
+    PROFILE_MARK,
+    SLOT_MARK,
+    DamagedError,
+    events_named,
+    unpacked,
+    unpacked_profile,
+)
 
 EVERYTHING = 1 << 30  # events per user
 SHOWN = 10  # findings of SQLite
 Taker = Callable[[Sequence[tuple[str, Event]]], object]
+ProfileTaker = Callable[[str, Mapping[str, Any]], object]
+Found = tuple[str, Event | dict[str, Any]]  # an event or a profile, with its user
 
 
 @dataclass
@@ -30,20 +43,24 @@ class Findings:
     """`problems` are sentences; without any, the store is whole."""
 
     events: int = 0
+    profiles: int = 0
     users: int = 0
     unreadable: int = 0
     outside: int = 0
     problems: list[str] = field(default_factory=list)
 
 
-def check(place: str, take: Taker = lambda _: None) -> Findings:
-    """Read everything that is readable in a store, and hand it to `take` in batches."""
+def check(
+    place: str, take: Taker = lambda _: None, take_profile: ProfileTaker = lambda _user, _profile: None
+) -> Findings:
+    """Read everything that is readable in a store; hand its events to `take`, in batches, and its profiles on."""
+    takers = _Takers(take, take_profile)
     if re.match(r"(redis|rediss|unix):", place):
-        return _check_redis(place, take)
+        return _check_redis(place, takers)
     path = Path(place.removeprefix("sqlite:"))
     if not path.is_file():
         raise StorageError(f"{path} is not a file: name the SQLite file of a store, or the address of a Redis")
-    return _check_sqlite(path, take)
+    return _check_sqlite(path, takers)
 
 
 def salvage(place: str, out: Path) -> Findings:
@@ -51,13 +68,13 @@ def salvage(place: str, out: Path) -> Findings:
     if out.exists():
         raise StorageError(f"{out} exists: name a new file")
     with contextlib.closing(open_store(str(out), capacity=EVERYTHING)) as store:
-        return check(place, store.add)
+        return check(place, store.add, store.set_profile)
 
 
-def _check_sqlite(path: Path, take: Taker) -> Findings:
-    found, seen = Findings(), set[tuple[str, str]]()
+def _check_sqlite(path: Path, takers: "_Takers") -> Findings:
+    found, seen = Findings(), takers.seen
     with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
-        _hand_over(_in_tables(connection, found), take, seen)
+        takers.hand_over(_in_tables(connection, found))
         if not found.problems:
             with _as_problem(found):
                 named = sum(events_named(row) for (row,) in connection.execute("SELECT entries FROM directory"))
@@ -65,17 +82,17 @@ def _check_sqlite(path: Path, take: Taker) -> Findings:
                     found.problems.append(f"its users have {named:,} events")
     if found.problems:
         found.outside = -len(seen)
-        _hand_over(_in_bytes(path), take, seen)
+        takers.hand_over(_in_bytes(path))
         found.outside += len(seen)
-    found.events, found.users = len(seen), len({user for user, _ in seen})
+    takers.count(found)
     return found
 
 
-def _in_tables(connection: sqlite3.Connection, found: Findings) -> Iterator[tuple[str, Event]]:
+def _in_tables(connection: sqlite3.Connection, found: Findings) -> Iterator[Found]:
     last = number = 0
     with _as_problem(found):
         marks = [connection.execute(f"PRAGMA {mark}").fetchall()[0][0] for mark in ("application_id", "user_version")]
-        if marks != [APPLICATION, FORMAT]:
+        if marks not in ([APPLICATION, FORMAT], [APPLICATION, BEFORE]):
             found.problems.append("it is not marked as a store of this version of resus")
         connection.execute("BEGIN")  # what a running service writes meanwhile does not count
         told = [words for (words,) in connection.execute(f"PRAGMA integrity_check({SHOWN})")]
@@ -88,7 +105,7 @@ def _in_tables(connection: sqlite3.Connection, found: Findings) -> Iterator[tupl
                 if isinstance(body, bytes) and not body.strip(b"\0"):
                     continue
                 try:
-                    event = unpacked(body)
+                    event = _either(body)
                 except (DamagedError, ValueError):
                     found.unreadable += 1
                     continue
@@ -100,52 +117,75 @@ def _in_tables(connection: sqlite3.Connection, found: Findings) -> Iterator[tupl
         found.problems.append(f"{found.unreadable:,} events do not match their checksums")
 
 
-def _in_bytes(path: Path) -> Iterator[tuple[str, Event]]:
-    """Events anywhere in the file; one that is longer than a page cannot be found this way."""
+def _either(body: bytes) -> Found:
+    return unpacked_profile(body) if body[: len(PROFILE_MARK)] == PROFILE_MARK else unpacked(body)
+
+
+def _in_bytes(path: Path) -> Iterator[Found]:
+    """Events and profiles anywhere in the file; one that is longer than a page cannot be found this way."""
     if not path.stat().st_size:
         return
     with path.open("rb") as stream, mmap(stream.fileno(), 0, access=ACCESS_READ) as content:
-        at = content.find(SLOT_MARK)
-        while at >= 0:
-            with contextlib.suppress(DamagedError, ValueError):
-                yield unpacked(content[at : at + (1 << 16)])
-            at = content.find(SLOT_MARK, at + 1)
+        for mark in (SLOT_MARK, PROFILE_MARK):
+            at = content.find(mark)
+            while at >= 0:
+                with contextlib.suppress(DamagedError, ValueError):
+                    yield _either(content[at : at + (1 << 16)])
+                at = content.find(mark, at + 1)
 
 
-def _check_redis(url: str, take: Taker) -> Findings:
+def _check_redis(url: str, takers: "_Takers") -> Findings:
     need("redis", "a store in Redis")
     from resus.serving.store.redis import RedisStore
 
-    found, seen = Findings(), set[tuple[str, str]]()
+    found = Findings()
     with contextlib.closing(RedisStore(url, capacity=EVERYTHING)) as store:
 
-        def readable() -> Iterator[tuple[str, Event]]:
+        def readable() -> Iterator[Found]:
             for user, event in store.everything():
                 if event is None:
                     found.unreadable += 1
                 else:
                     yield user, event
 
-        _hand_over(readable(), take, seen)
+        takers.hand_over(readable())
     if found.unreadable:
         found.problems.append(f"{found.unreadable:,} events cannot be read")
-    found.events, found.users = len(seen), len({user for user, _ in seen})
+    takers.count(found)
     return found
 
 
-def _hand_over(events: Iterator[tuple[str, Event]], take: Taker, seen: set[tuple[str, str]]) -> None:
-    """Hand over in batches what was not seen before."""
-    batch: list[tuple[str, Event]] = []
-    for user, event in events:
-        if (user, event.id) in seen:
-            continue
-        seen.add((user, event.id))
-        batch.append((user, event))
-        if len(batch) == MAX_EVENTS:
-            take(batch)
-            batch = []
-    if batch:
-        take(batch)
+@dataclass
+class _Takers:
+    """Who takes what was found, and what was found so far."""
+
+    take: Taker
+    take_profile: ProfileTaker
+    seen: set[tuple[str, str]] = field(default_factory=set)
+    described: set[str] = field(default_factory=set)
+
+    def hand_over(self, found: Iterator[Found]) -> None:
+        """Hand over what was not seen before, the events in batches."""
+        batch: list[tuple[str, Event]] = []
+        for user, event in found:
+            if not isinstance(event, Event):
+                if user not in self.described:
+                    self.described.add(user)
+                    self.take_profile(user, event)
+                continue
+            if (user, event.id) in self.seen:
+                continue
+            self.seen.add((user, event.id))
+            batch.append((user, event))
+            if len(batch) == MAX_EVENTS:
+                self.take(batch)
+                batch = []
+        if batch:
+            self.take(batch)
+
+    def count(self, found: Findings) -> None:
+        found.events, found.profiles = len(self.seen), len(self.described)
+        found.users = len({user for user, _ in self.seen} | self.described)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from resus.errors import DataError
@@ -38,26 +38,32 @@ class Event:
         return Moment(self.time, self.id)
 
     def features_as_json(self) -> str:
-        try:
-            return json.dumps(dict(self.features), allow_nan=False, separators=(",", ":"))
-        except (TypeError, ValueError) as error:
-            raise DataError(f"event {self.id!r}: its features are not JSON ({error}); correct them") from None
+        return as_json(self.features, f"event {self.id!r}: its features")
+
+
+def as_json(fields: Mapping[str, Any], what: str) -> str:
+    """Fields as a store keeps them; DataError if they are not JSON."""
+    try:
+        return json.dumps(dict(fields), allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} are not JSON ({error}); correct them") from None
 
 
 @dataclass(frozen=True)
 class UserRecord:
-    """A user's latest events by `Moment`, oldest first. A user without events has version 0."""
+    """A user's latest events by `Moment`, oldest first, and profile. A user who has neither has version 0."""
 
     version: int
     events: tuple[Event, ...]
+    profile: Mapping[str, Any] = field(default_factory=dict)
 
 
 class EventStore(Protocol):
     """Each call is one atomic transaction, durable when it returns. Any thread and any process may call.
 
-    A store knows a user as long as it keeps an event of theirs. It keeps the latest `capacity` events by `Moment`, in
-    whatever order they arrive. Deleted events appear in no later answer; each store documents when their bytes leave
-    the disk. A store that cannot do what it promises raises a `StorageError`.
+    A store knows a user as long as it keeps an event or a profile of theirs. It keeps the latest `capacity` events by
+    `Moment`, in whatever order they arrive. Deleted events and profiles appear in no later answer; each store documents
+    when their bytes leave the disk. A store that cannot do what it promises raises a `StorageError`.
     """
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
@@ -71,6 +77,9 @@ class EventStore(Protocol):
         """Grows with every change and never repeats, not even after a deletion; 0 for an unknown user."""
 
     def read(self, user: str) -> UserRecord: ...
+
+    def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
+        """Replace the fields that describe a user; without any, the user has no profile."""
 
     def forget(self, user: str, event_id: str) -> bool:
         """Delete one event; False if there is none."""

@@ -4,7 +4,7 @@ import contextlib
 import json
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from time import monotonic, sleep
 from typing import Any
@@ -18,7 +18,8 @@ from resus.checking import on_one_line
 from resus.errors import ConfigError, DataError, ResusError, StorageError
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Event, EventStatus, UserRecord, check_batch
+from resus.serving.store.protocol import Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.redis_scripts import ADD, FORGET, PROFILE, READ, SWEEP
 
 WAIT_SECONDS = 0.7  # for an answer
 AGAIN_SECONDS = 0.5  # until a Redis that did not answer is asked again
@@ -39,252 +40,6 @@ VALUES = 6  # of an event, for the script that adds it
 OLDEST = 7  # the first major version that logs the only write of a script as a plain command
 
 log = logging.getLogger("resus.serving")
-
-# Everything is in one hash, `resus:users`. Each event has a field of its own, "e" + slot + ":" + user id: time, label,
-# id and features, separated by tabs. The id is hex and the features are JSON, so neither holds a tab. Slots are numbers
-# from 0; a new event takes the slot of the one that it pushes out. Field "m" + user id is the map of the user: the
-# number of slots (3 bytes), then 5 bytes per event in their order, two of a hash of the id and three of the slot. Field
-# "v" + user id holds the user's version, field "last" the last version given, and field "users" the number of users.
-# The next version is at least the clock, so that a Redis that lost its latest writes does not repeat one.
-#
-# Every script ends in one write command. Redis 7.0 and later log it as it is, so a kill leaves it whole or not at all.
-# Redis logs several writes, and any write of a script before 7.0, as a transaction. If it finds half a transaction at
-# its start, it may lose what it writes afterwards (seen in 7.0.15). One HSET stores a batch, and takes events off maps.
-# A second script then removes the fields that no map names any more; if it does not come to that, the next deletion of
-# the user does it.
-COMMON = """
-local function next_version()
-  local now = redis.call('TIME')
-  local last = tonumber(redis.call('HGET', 'resus:users', 'last')) or 0
-  return string.format('%.0f', math.max(last + 1, now[1] * 1000000 + now[2]))
-end
-
-local function number_in(bytes, at)
-  local high, middle, low = string.byte(bytes, at, at + 2)
-  return high * 65536 + middle * 256 + low
-end
-
-local function in_bytes(number)
-  return string.char(math.floor(number / 65536), math.floor(number / 256) % 256, number % 256)
-end
-
--- `map` holds 5 bytes per event, without the first `first` ones, which were pushed out, and `tail` what comes after it;
--- to copy a long map once per event would be slow. `slots` is the number of slots, `written` holds new lines by slot.
-local function opened(user)
-  local found = redis.call('HGET', 'resus:users', 'm' .. user)
-  local state = {user = user, slots = 0, map = '', first = 0, tail = {}, marks = {}, written = {}}
-  if found then state.slots, state.map = number_in(found, 1), string.sub(found, 4) end
-  return state
-end
-
-local function count(state) return #state.map / 5 - state.first + #state.tail end
-
-local function flatten(state)
-  local pushed_out = math.max(state.first - #state.map / 5, 0)
-  state.map = string.sub(state.map, state.first * 5 + 1) .. table.concat(state.tail, '', pushed_out + 1)
-  state.first, state.tail, state.marks = 0, {}, {}
-  return state.map
-end
-
-local function slot_at(state, place)
-  local at, old = state.first + place, #state.map / 5
-  if at > old then return number_in(state.tail[at - old], 3) end
-  return number_in(state.map, at * 5 - 2)
-end
-
-local function field(state, slot) return string.format('e%d:', slot) .. state.user end
-
-local function event_at(state, place)
-  local slot = slot_at(state, place)
-  local line = state.written[slot] or redis.call('HGET', 'resus:users', field(state, slot))
-  if not line then error('an event is missing') end
-  local time, label, id, features = string.match(line, '^([^\\t]*)\\t([^\\t]*)\\t([^\\t]*)\\t(.*)$')
-  return {time = time, label = label, id = id, features = features}
-end
-
-local function place_of(state, mark, id)
-  if state.marks[mark] then flatten(state) end
-  local at = state.first * 5
-  while true do
-    at = string.find(state.map, mark, at + 1, true)
-    if not at then return nil end
-    local place = (at + 4) / 5 - state.first
-    if at % 5 == 1 and event_at(state, place).id == id then return place end
-  end
-end
-
-local function take_off(state, place)
-  if place == 1 then
-    state.first = state.first + 1
-  else
-    local map = flatten(state)
-    state.map = string.sub(map, 1, place * 5 - 5) .. string.sub(map, place * 5 + 1)
-  end
-end
-
--- The fields and values that hold a user. A user without events has version 0.
-local function add_fields(values, state, version)
-  local fields = {'v' .. state.user, count(state) > 0 and version or '0',
-                  'm' .. state.user, in_bytes(state.slots) .. flatten(state)}
-  for slot, line in pairs(state.written) do
-    table.insert(fields, field(state, slot))
-    table.insert(fields, line)
-  end
-  for _, value in ipairs(fields) do table.insert(values, value) end
-end
-
-local function users() return tonumber(redis.call('HGET', 'resus:users', 'users')) or 0 end
-"""
-ADD = (
-    COMMON
-    + """
--- The order of `Moment`. `<` on strings would depend on the locale of the server.
-local function is_before(one, other)
-  local time, other_time = tonumber(one.time), tonumber(other.time)
-  if time ~= other_time then return time < other_time end
-  for i = 1, math.min(#one.id, #other.id) do
-    local letter, other_letter = string.byte(one.id, i), string.byte(other.id, i)
-    if letter ~= other_letter then return letter < other_letter end
-  end
-  return #one.id < #other.id
-end
-
-local function free_slot(state)
-  if state.freed then
-    local slot = state.freed
-    state.freed = nil
-    return slot
-  end
-  if count(state) < state.slots then
-    local used = {}
-    for place = 1, count(state) do used[slot_at(state, place)] = true end
-    for slot = 0, state.slots - 1 do
-      if not used[slot] then return slot end
-    end
-  end
-  state.slots = state.slots + 1
-  return state.slots - 1
-end
-
-local function put(state, mark, slot, new)
-  local low, high = 0, count(state)
-  if high > 0 and is_before(event_at(state, high), new) then low = high end
-  while low < high do
-    local middle = math.floor((low + high) / 2)
-    if is_before(event_at(state, middle + 1), new) then low = middle + 1 else high = middle end
-  end
-  local record = mark .. in_bytes(slot)
-  if low == count(state) then
-    table.insert(state.tail, record)
-    state.marks[mark] = true
-  else
-    local map = flatten(state)
-    state.map = string.sub(map, 1, low * 5) .. record .. string.sub(map, low * 5 + 1)
-  end
-  state.written[slot] = new.time .. '\\t' .. new.label .. '\\t' .. new.id .. '\\t' .. new.features
-end
-
-local function add(state, mark, new, capacity)
-  local place = place_of(state, mark, new.id)
-  if place then
-    local old, slot = event_at(state, place), slot_at(state, place)
-    if old.label == new.label and old.time == new.time then return 'known' end
-    new.features = old.features
-    take_off(state, place)
-    put(state, mark, slot, new)
-    return 'corrected'
-  end
-  local surplus = count(state) - capacity + 1
-  if surplus > 0 then
-    if is_before(new, event_at(state, surplus)) then return 'too old' end
-    state.freed = slot_at(state, 1)
-    for _ = 1, surplus do
-      state.written[slot_at(state, 1)] = nil
-      take_off(state, 1)
-    end
-  end
-  put(state, mark, free_slot(state), new)
-  return 'added'
-end
-
-local states, changed, outcomes, new_users = {}, {}, {}, 0
-for i = 2, #ARGV, 6 do
-  local user = ARGV[i]
-  local state = states[user] or opened(user)
-  states[user] = state
-  local is_new = count(state) == 0
-  local new = {time = ARGV[i + 2], label = ARGV[i + 3], id = ARGV[i + 4], features = ARGV[i + 5]}
-  local outcome = add(state, ARGV[i + 1], new, tonumber(ARGV[1]))
-  if is_new then new_users = new_users + 1 end
-  if outcome == 'added' or outcome == 'corrected' then changed[user] = state end
-  table.insert(outcomes, outcome)
-end
-if next(changed) then
-  local version = next_version()
-  local values = {'last', version}
-  if new_users > 0 then values = {'last', version, 'users', users() + new_users} end
-  for _, state in pairs(changed) do add_fields(values, state, version) end
-  redis.call('HSET', 'resus:users', unpack(values))
-end
-return outcomes
-"""
-)
-# takes one event or all events off the user's map
-FORGET = (
-    COMMON
-    + """
-local state = opened(ARGV[1])
-if state.map == '' then return 0 end
-if ARGV[2] then
-  local place = place_of(state, ARGV[2], ARGV[3])
-  if not place then return 0 end
-  take_off(state, place)
-else
-  state.map = ''
-end
-local version = next_version()
-local values = {'last', version}
-if count(state) == 0 then values = {'last', version, 'users', users() - 1} end
-add_fields(values, state, version)
-redis.call('HSET', 'resus:users', unpack(values))
-return 1
-"""
-)
-# removes up to 5,000 fields that the user's map does not name, and returns where to go on, or 0
-SWEEP = (
-    COMMON
-    + """
-local state = opened(ARGV[1])
-local used, unused = {}, {}
-for place = 1, count(state) do used[slot_at(state, place)] = true end
-local first = tonumber(ARGV[2])
-local last = math.min(first + 5000, state.slots)
-for slot = first, last - 1 do
-  if not used[slot] then table.insert(unused, field(state, slot)) end
-end
-if last == state.slots and state.map == '' then
-  table.insert(unused, 'v' .. state.user)
-  table.insert(unused, 'm' .. state.user)
-end
-if #unused > 0 then redis.call('HDEL', 'resus:users', unpack(unused)) end
-return last < state.slots and last or 0
-"""
-)
-READ = (
-    COMMON
-    + """
-local state = opened(ARGV[1])
-local found = {redis.call('HGET', 'resus:users', 'v' .. state.user) or '0'}
-local place = math.max(1, count(state) - tonumber(ARGV[2]) + 1)
-while place <= count(state) do
-  local fields = {}
-  for here = place, math.min(place + 4999, count(state)) do table.insert(fields, field(state, slot_at(state, here))) end
-  for _, line in ipairs(redis.call('HMGET', 'resus:users', unpack(fields))) do table.insert(found, line) end
-  place = place + #fields
-end
-return found
-"""
-)
 
 
 class RedisStore:
@@ -309,7 +64,9 @@ class RedisStore:
         self._group: GroupCommit[list[str | bytes]] = GroupCommit(
             self._add_together, wait=1.3 * WAIT_SECONDS, place=f"in Redis at {self._place}"
         )
-        self._add, self._forget, self._sweep, self._read = map(self._client.register_script, (ADD, FORGET, SWEEP, READ))
+        self._add, self._forget, self._sweep, self._read, self._profile = map(
+            self._client.register_script, (ADD, FORGET, SWEEP, READ, PROFILE)
+        )
         try:
             with self._in_one_sentence():
                 self._client.ping()
@@ -335,11 +92,20 @@ class RedisStore:
 
     def read(self, user: str) -> UserRecord:
         with self._in_one_sentence():
-            version, *lines = self._read(args=[user, self._capacity])
-        events = [_event(line) for line in lines]
-        if None in events:
+            version, described, *lines = self._read(args=[user, self._capacity])
+        events, profile = [_event(line) for line in lines], _profile(described)
+        if None in events or profile is None:
             raise self._error("holds events that cannot be read", DAMAGED)
-        return UserRecord(int(version), tuple(event for event in events if event))
+        return UserRecord(int(version), tuple(event for event in events if event), profile)
+
+    def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
+        fields = as_json(profile, "the fields of a profile") if profile else ""
+        with self._in_one_sentence():
+            changed = bool(self._profile(args=[user, fields]))
+            self._written_at = monotonic()
+            if not profile:
+                self._sweep_all(user)
+        self._rewrite_log(changed and not profile)
 
     def forget(self, user: str, event_id: str) -> bool:
         return self._take_off(user, _mark(event_id), _hex(event_id))
@@ -363,8 +129,11 @@ class RedisStore:
     def close(self) -> None:
         self._client.close()
 
-    def everything(self) -> Iterator[tuple[str, Event | None]]:
-        """All events with their users, None for one that cannot be read. What changes meanwhile may be missing."""
+    def everything(self) -> Iterator[tuple[str, Event | dict[str, Any] | None]]:
+        """All events and profiles with their users, None for one that cannot be read.
+
+        What changes meanwhile may be missing.
+        """
         at = 0
         while True:
             with self._in_one_sentence():
@@ -373,11 +142,13 @@ class RedisStore:
                 user = name[1:].decode()
                 try:
                     with self._in_one_sentence():
-                        _, *lines = self._read(args=[user, self._capacity])
+                        _, described, *lines = self._read(args=[user, self._capacity])
                 except StorageError as error:
                     if not isinstance(error.__cause__, redis.ResponseError):
                         raise
-                    lines = [None]
+                    described, lines = b"", [None]
+                if described:
+                    yield user, _profile(described)
                 yield from ((user, _event(line)) for line in lines)
             if not at:
                 return
@@ -407,11 +178,14 @@ class RedisStore:
     def _take_off(self, user: str, *event: str | bytes) -> bool:
         with self._in_one_sentence():
             known = bool(self._forget(args=[user, *event]))
-            at = int(self._sweep(args=[user, 0]))
-            while at:
-                at = int(self._sweep(args=[user, at]))
+            self._sweep_all(user)
         self._rewrite_log(known)
         return known
+
+    def _sweep_all(self, user: str) -> None:
+        at = int(self._sweep(args=[user, 0]))
+        while at:
+            at = int(self._sweep(args=[user, at]))
 
     def _demand_durability(self) -> None:
         """Refuse a Redis that may lose acknowledged events, or hides its settings, unless the URL has `?durable=no`."""
@@ -498,6 +272,14 @@ def _event(line: bytes | None) -> Event | None:
         time, label, id_, features = (line or b"").split(b"\t")
         return Event(bytes.fromhex(id_.decode()).decode(), float(time), float(label), dict(json.loads(features)))
     except (ValueError, TypeError, DataError):
+        return None
+
+
+def _profile(text: bytes) -> dict[str, Any] | None:
+    """None if it is damaged."""
+    try:
+        return dict(json.loads(text)) if text else {}
+    except (ValueError, TypeError):
         return None
 
 

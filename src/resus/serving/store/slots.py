@@ -3,8 +3,8 @@
 A B-tree that moves a row to another page leaves a copy of it in the old page, even with `secure_delete`. So nothing
 that a user said is ever moved:
 
-- `slots` holds the events. A slot is appended at the end or overwritten in place by as many bytes. SQLite moves no row
-  of such a table. An unused slot holds zeros and is used again by an event of its size.
+- `slots` holds the events and profiles. A slot is appended at the end or overwritten in place by as many bytes. SQLite
+  moves no row of such a table. An unused slot holds zeros and is used again by an event or profile of its size.
 - `directory` maps a keyed hash of the user's id to a number. Each row fills a page of its own and keeps its size, so a
   row that moves is overwritten as a whole.
 - The other tables hold only numbers, times and hashes that nothing connects with a user once the directory has
@@ -22,11 +22,16 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from resus.serving.store.protocol import Event, EventStatus, Moment, UserRecord
+from resus.serving.store.protocol import Event, EventStatus, Moment, UserRecord, as_json
 
 PAGE = 4096
 APPLICATION = 0x72657375  # marks a file as a store of resus
-FORMAT = 2
+FORMAT = 3
+BEFORE = 2  # the format without profiles
+PROFILES = (
+    "CREATE TABLE profiles (user INTEGER PRIMARY KEY, slot INTEGER NOT NULL) STRICT",
+    f"PRAGMA user_version = {FORMAT}",
+)
 SCHEMA = (
     "CREATE TABLE slots (number INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT",
     "CREATE TABLE unused (size INTEGER, slot INTEGER, PRIMARY KEY (size, slot)) STRICT, WITHOUT ROWID",
@@ -43,15 +48,17 @@ SCHEMA = (
         key BLOB NOT NULL
     ) STRICT""",
     f"PRAGMA application_id = {APPLICATION}",
-    f"PRAGMA user_version = {FORMAT}",
+    *PROFILES,
 )
 
 SLOT_MARK = b"resE"
+PROFILE_MARK = b"resP"
 _HEAD = struct.Struct("<4sIIHHdd")  # mark, checksum, length, lengths of the user's and the event's id, time, label
 _ENTRY = struct.Struct("<16sIIQ")  # hash of the user's id, number, number of events, version
 _ENTRIES = 124  # in a row of the directory, with its checksum more than half of a page
 _BUCKETS = 2048  # a row of the directory holds one bucket; a full bucket continues at its number + `_BUCKETS`
 _EMPTY = bytes(_ENTRY.size)
+_NO_EVENT = Event("", 0.0, 0.0, {})
 
 
 class DamagedError(Exception):
@@ -94,21 +101,38 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute("INSERT INTO latest VALUES (0, 0, 0, 0, ?)", (secrets.token_bytes(32),))
 
 
-def packed(user: str, event: Event, features: str) -> bytes:
+def add_profiles(connection: sqlite3.Connection) -> None:
+    """Bring a file of the format before to this one."""
+    for statement in PROFILES:
+        connection.execute(statement)
+
+
+def packed(user: str, event: Event, features: str, kind: bytes = SLOT_MARK) -> bytes:
     """An event as bytes of one of a few sizes."""
     named, id_, rest = user.encode(), event.id.encode(), features.encode()
     length = _HEAD.size + len(named) + len(id_) + len(rest)
     head = (length, len(named), len(id_), event.time + 0.0, event.label + 0.0)  # adding 0.0 turns -0.0 into 0.0
-    content = _HEAD.pack(SLOT_MARK, 0, *head)[8:] + named + id_ + rest
+    content = _HEAD.pack(kind, 0, *head)[8:] + named + id_ + rest
     step = 32 if length <= 512 else 512
-    return SLOT_MARK + zlib.crc32(content).to_bytes(4, "little") + content + bytes(-length % step)
+    return kind + zlib.crc32(content).to_bytes(4, "little") + content + bytes(-length % step)
 
 
-def unpacked(body: Any) -> tuple[str, Event]:
+def packed_profile(user: str, fields: str) -> bytes:
+    """A profile as bytes, laid out like an event."""
+    return packed(user, _NO_EVENT, fields, PROFILE_MARK)
+
+
+def unpacked_profile(body: Any) -> tuple[str, dict[str, Any]]:
+    """The user and the fields of the profile in a slot."""
+    user, found = unpacked(body, PROFILE_MARK)
+    return user, dict(found.features)
+
+
+def unpacked(body: Any, kind: bytes = SLOT_MARK) -> tuple[str, Event]:
     """The user and the event in a slot."""
     try:
         mark, checksum, length, user_length, id_length, time, label = _HEAD.unpack_from(body)
-        if mark != SLOT_MARK or not _HEAD.size <= length <= len(body) or zlib.crc32(body[8:length]) != checksum:
+        if mark != kind or not _HEAD.size <= length <= len(body) or zlib.crc32(body[8:length]) != checksum:
             raise DamagedError("an event does not match its checksum")
     except (struct.error, TypeError):
         raise DamagedError("an event does not match its checksum") from None
@@ -168,7 +192,7 @@ class Slots:
                 self._remove(number, row)
             self._change(entry, entry.events - len(pushed_out) + 1)
         else:
-            self._enter(hashed, number)
+            self._enter(hashed, number, events=1)
         slot = self._store(packed(user, event, features))
         self._run("INSERT INTO events VALUES (?, ?, ?, ?)", (number, event.time, slot, mark))
         return "added"
@@ -193,7 +217,29 @@ class Slots:
         if len(events) != entry.events:
             raise DamagedError("events of a user are gone")
         events.sort(key=lambda event: event.moment)
-        return UserRecord(entry.version, tuple(events[-self._capacity :]))
+        return UserRecord(entry.version, tuple(events[-self._capacity :]), self._profile(user, entry.number)[1])
+
+    def set_profile(self, user: str, fields: str | None) -> None:
+        """`fields` as JSON; None for no profile."""
+        hashed = self._hash(user)
+        entry = self._find(hashed)
+        slot, before = self._profile(user, entry.number) if entry else (None, {})
+        if fields == (as_json(before, "the fields of a profile") if before else None):
+            return
+        number = entry.number if entry else self.latest.number + 1
+        if slot is not None:
+            self._clear(slot)
+            self._run("DELETE FROM profiles WHERE user = ?", (number,))
+        if entry is None:
+            self._enter(hashed, number, events=0)
+        elif fields or entry.events:
+            self._change(entry, entry.events)
+        else:
+            self._leave(entry)
+        if fields:
+            self._run("INSERT INTO profiles VALUES (?, ?)", (number, self._store(packed_profile(user, fields))))
+        else:
+            self.latest = replace(self.latest, unwiped=self._next_version())
 
     def forget(self, user: str, event_id: str) -> bool:
         entry = self._find(self._hash(user))
@@ -203,7 +249,7 @@ class Slots:
         if not found:
             return False
         self._remove(entry.number, found[0])
-        if entry.events > 1:
+        if entry.events > 1 or self._profile_slot(entry.number) is not None:
             self._change(entry, entry.events - 1)
         else:
             self._leave(entry)
@@ -217,6 +263,10 @@ class Slots:
         for row in self._rows("WHERE user = ?", entry.number):
             self._clear(row.slot)
         self._run("DELETE FROM events WHERE user = ?", (entry.number,))
+        profile = self._profile_slot(entry.number)
+        if profile is not None:
+            self._clear(profile)
+            self._run("DELETE FROM profiles WHERE user = ?", (entry.number,))
         self._leave(entry)
         self.latest = replace(self.latest, unwiped=self._next_version())
         return True
@@ -296,6 +346,21 @@ class Slots:
     def _event(self, slot: int) -> Event:
         return unpacked(_one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes))[1]
 
+    def _profile_slot(self, number: int) -> int | None:
+        found = self._run("SELECT slot FROM profiles WHERE user = ?", (number,)).fetchall()
+        return int(found[0][0]) if found else None
+
+    def _profile(self, user: str, number: int) -> tuple[int | None, dict[str, Any]]:
+        """The slot of a user's profile and what it holds."""
+        slot = self._profile_slot(number)
+        if slot is None:
+            return None, {}
+        body = _one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes)
+        owner, fields = unpacked_profile(body)
+        if owner != user:
+            raise DamagedError("a profile belongs to another user")
+        return slot, fields
+
     def _store(self, body: bytes) -> int:
         unused = self._run("SELECT slot FROM unused WHERE size = ? LIMIT 1", (len(body),)).fetchall()
         if not unused:
@@ -324,17 +389,17 @@ class Slots:
             bucket += _BUCKETS
         return None
 
-    def _enter(self, hashed: bytes, number: int) -> None:
+    def _enter(self, hashed: bytes, number: int, *, events: int) -> None:
         version, bucket = self._next_version(), _bucket(hashed)
         self.latest = replace(self.latest, number=number, users=self.latest.users + 1)
         while (entries := self._entries(bucket)) is not None:
             for at in range(0, _ENTRIES * _ENTRY.size, _ENTRY.size):
                 if entries.startswith(_EMPTY, at):
-                    self._write_entry(bucket, entries, at, _ENTRY.pack(hashed, number, 1, version))
+                    self._write_entry(bucket, entries, at, _ENTRY.pack(hashed, number, events, version))
                     return
             bucket += _BUCKETS
         self._run("INSERT INTO directory VALUES (?, ?)", (bucket, _checked(_EMPTY * _ENTRIES)))
-        self._write_entry(bucket, _EMPTY * _ENTRIES, 0, _ENTRY.pack(hashed, number, 1, version))
+        self._write_entry(bucket, _EMPTY * _ENTRIES, 0, _ENTRY.pack(hashed, number, events, version))
 
     def _change(self, entry: _Entry, events: int) -> None:
         """Give a user a new version."""

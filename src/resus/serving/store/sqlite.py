@@ -8,15 +8,15 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Event, EventStatus, UserRecord, check_batch
-from resus.serving.store.slots import APPLICATION, FORMAT, PAGE, DamagedError, Slots, create
+from resus.serving.store.protocol import Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
@@ -26,6 +26,7 @@ TRIES = 3  # of a deletion on a full disk: another one may reserve the disk in b
 LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
+CUT = "its file was cut short; stop the service and restore the file, or run 'resus store check'"
 DAMAGED = "it is damaged; stop the service and run 'resus store check'"
 REASONS = {
     sqlite3.SQLITE_BUSY: f"another process has held it for {WAIT_SECONDS} seconds; try again or stop that process",
@@ -72,6 +73,7 @@ class SqliteStore:
             self._read_slots = Slots(self._reader, capacity=capacity)
             files = [self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")]
             self._files = {file: _identity(file) for file in files}
+            self._least_bytes = 0
             self._group: GroupCommit[Callable[[], Any]] = GroupCommit(
                 self._commit, wait=WAIT_SECONDS, place=str(self._path)
             )
@@ -89,6 +91,13 @@ class SqliteStore:
 
     def read(self, user: str) -> UserRecord:
         return self._read(lambda: self._read_slots.read(user))
+
+    def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
+        if profile:
+            fields = as_json(profile, "the fields of a profile")
+            self._write(lambda: self._write_slots.set_profile(user, fields))
+        else:
+            self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.set_profile(user, None)))
 
     def forget(self, user: str, event_id: str) -> bool:
         return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id)))
@@ -263,10 +272,15 @@ class SqliteStore:
         return connection
 
     def _check_files(self, first: int = 3) -> None:
-        """Notice that the file, its log or the log's index is not the one that was opened."""
+        """Notice that the file, its log or the log's index is not the one that was opened, or that the file was cut."""
+        least = self._least_bytes  # before the look at the file, which other threads let grow meanwhile
         for file, opened in itertools.islice(self._files.items(), first):
             if _identity(file) != opened:
                 raise self._error(GONE)
+        size = _size(self._path)
+        if size < least:
+            raise self._error(CUT)
+        self._least_bytes = size
 
     @contextlib.contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
@@ -290,14 +304,15 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Create the tables in a new file; refuse the file of another program and leave it as it is."""
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0]
     marks = [connection.execute(f"PRAGMA {mark}").fetchall()[0][0] for mark in ("application_id", "user_version")]
-    if tables and marks != [APPLICATION, FORMAT]:
+    older = marks == [APPLICATION, BEFORE]
+    if tables and not older and marks != [APPLICATION, FORMAT]:
         raise StorageError(f"{path} is not a store of this version of resus: choose another place")
     for setting in (f"page_size = {PAGE}", "journal_mode = WAL"):
         connection.execute(f"PRAGMA {setting}").fetchall()
-    if not tables:
+    if not tables or older:
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            create(connection)
+            (add_profiles if older else create)(connection)
 
 
 def _empty_log(connection: sqlite3.Connection) -> None:
@@ -317,6 +332,13 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
 
 
 def _is_out_of_space(error: BaseException | None) -> bool:

@@ -88,7 +88,7 @@ class FactorEncoder(Encoder):
             if block.field.kind == "numeric":
                 place, parts = self._between_knots(weights[:, 0], self.knots[number])
                 values.append(self.n_ids + KNOTS * number + place)
-                found = parts * known
+                found = parts * known[:, :1]
             else:
                 values.append(ids)
                 found = known * (weights != 0)

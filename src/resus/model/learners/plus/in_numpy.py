@@ -178,7 +178,7 @@ class FactorCodes(AdditiveEncoder):
             if block.field.kind == "numeric":
                 between, parts = _between_knots(weights[:, 0], self._knots[number])
                 values[:, place] = self._n_ids + KNOTS * number + between
-                found = parts * known
+                found = parts * known[:, :1]
             else:
                 values[:, place] = ids
                 found = known * (weights != 0)

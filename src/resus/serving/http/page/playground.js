@@ -55,7 +55,7 @@ function remember(items) {
 }
 
 function showFields() {
-  const choosable = model.fields.filter((field) => field.role === "context" && field.values.length);
+  const choosable = model.fields.filter((field) => field.role !== "item" && field.values.length);
   context = Object.fromEntries(choosable.map((field) => [field.name, field.values[0]]));
   at("who").hidden = !choosable.length;
   at("fields").replaceChildren(
