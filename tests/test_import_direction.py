@@ -10,9 +10,9 @@ import pytest
 import resus
 
 LAYERS = (
-    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "wording"),
+    ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "spaces", "wording"),
     ("files",),
-    ("tensor_files", "arrow_files", "checked_folder"),
+    ("tensor_files", "arrow_files", "checked_folder", "tracking"),
     ("data",),
     ("external",),
     ("episodes",),
@@ -20,7 +20,7 @@ LAYERS = (
     ("training", "evaluation", "scoring", "artifact"),
     ("baselines", "serving", "report"),
     ("estimator",),
-    ("cluster",),
+    ("cluster", "tuning"),
     ("paper",),
     ("cli",),
     ("__main__",),

@@ -124,6 +124,7 @@ def check_settings(name: str, arguments: list[str], options: dict[str, Any]) -> 
     """What the parser leaves to the command: names, values and `--set KEY=VALUE`."""
     assignments = parse_assignments(options.get("assignments") or [])
     if name == "train":
+        arguments = without_files(arguments)
         done = CliRunner().invoke(app, ["train", *arguments, "--settings"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
     if name == "reproduce":
@@ -137,6 +138,12 @@ def check_settings(name: str, arguments: list[str], options: dict[str, Any]) -> 
     find_methods([] if methods == "none" else methods.split(","), METHODS)
     check_part(options.get("part", "test"))
     check_engine(options.get("engine", "local"), options.get("workers") if "engine" in options else None)
+
+
+def without_files(arguments: list[str]) -> list[str]:
+    """Without the options whose files a document only speaks of."""
+    named = {place for place, word in enumerate(arguments) if word in ("--warm-start", "--config")}
+    return [word for place, word in enumerate(arguments) if place not in named and place - 1 not in named]
 
 
 def check_options(words: list[str]) -> None:

@@ -5,8 +5,9 @@
     python -m benchmarks.service.load --quick              one second per part; the figures are not kept
 
 One worker. The parts take turns, several times over, so that a machine whose speed varies is slow or fast for all of
-them. With "kept", the context of all requests is the same; with "nothing kept", each request has a context of its own,
-so that all networks run. "fresh" requests come right after an event of their user.
+them; ratios are medians of the ratios of each round. With "kept", the context of all requests is the same; with
+"nothing kept", each request has a context of its own, so that all networks run. "fresh" requests come right after an
+event of their user.
 """
 
 import argparse
@@ -46,6 +47,8 @@ USERS, KNOWN = 200, 15
 SIZES = (100, 1000)  # candidates
 CONNECTIONS = 16
 MILLION = 1_000_000
+MOST_PER_SECOND = 50_000  # requests of one connection
+BEGAN = time.perf_counter()
 console = Console()
 
 
@@ -105,12 +108,11 @@ def _of_learner(learner: str, seconds: int, rounds: int, other: Path | None) -> 
         parts = list(_parts(services, folder, items, seconds, LoadedModel.load(run)))
         seen: dict[str, list[float]] = defaultdict(list)
         for _ in range(rounds):
-            for part in parts:
-                for name, value in part().items():
-                    seen[name].append(value)
+            found = {name: value for part in parts for name, value in part().items()}
+            for name, value in (found | _ratios(found)).items():
+                seen[name].append(value)
         figures["peak_bytes"] = ours.peak_and_now()[0]
-    figures |= {name: statistics.median(values) for name, values in seen.items()}
-    return figures | _ratios(figures)
+    return figures | {name: statistics.median(values) for name, values in seen.items()}
 
 
 def _learn(service: Served, items: Sequence[str]) -> None:
@@ -178,13 +180,18 @@ def _replayed(name: str, service: Served, folder: str, lines: Sequence[Line], se
     """What wrk measured over one connection. An error ends the benchmark."""
     asked, answered = Path(folder, "asked.txt"), Path(folder, "answered.txt")
     asked.write_text("".join("\t".join(line) + "\n" for line in lines))
-    _wrk(service, 1, seconds, REPLAY, str(asked), str(answered), str(time.time_ns() // 1000))
+    _wrk(service, 1, seconds, REPLAY, str(asked), str(answered), str(_first_number()))
     taken = [line.split() for line in answered.read_text().splitlines()]
     if {status for *_, status in taken} != {"200"}:
         raise SystemExit(f"{name}: not all answers were 200")
     predictions = [int(microseconds) / 1e6 for kind, _, microseconds, _ in taken if kind == "predict"]
     cuts = statistics.quantiles(predictions, n=100)
     return {f"{name}_p50": cuts[49], f"{name}_p99": cuts[98], f"{name}_per_second": len(taken) / seconds}
+
+
+def _first_number() -> int:
+    """Of the requests of one replay: larger than all before, and small enough for the time of an event in seconds."""
+    return int((time.perf_counter() - BEGAN) * MOST_PER_SECOND)
 
 
 def _many(name: str, service: Served, folder: str, lines: Sequence[Line], seconds: int) -> dict[str, float]:
@@ -268,6 +275,7 @@ def _resident() -> int:
 
 
 def _ratios(figures: dict[str, float]) -> dict[str, float]:
+    """What one round says, whatever the speed of the machine was."""
     found = {"fresh_over_kept": figures["fresh_p50"] / figures["kept_100_p50"]}
     for size in SIZES:
         for kind in ("kept", "nothing_kept"):

@@ -23,18 +23,24 @@ from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
 
 COLUMNS = "100"
+FIRST = ("Resus", "load", "Results", "open_log", "build_log", "prepare", "planted_log")
 
 
 def library() -> str:
     """One directive of mkdocstrings per public name."""
     lines = []
-    for name in sorted(
-        set(resus.__all__) - {"__version__"}, key=lambda name: (name.endswith(("Error", "Warning")), name)
-    ):
+    for name in sorted(set(resus.__all__) - {"__version__"}, key=_order):
         member = getattr(resus, name)
         home = f"{member.__module__}.{member.__qualname__}"
         lines += [f"::: {home}", "    options:", f"      heading: resus.{name}", f"      toc_label: {name}", ""]
     return "\n".join(lines)
+
+
+def _order(name: str) -> tuple[int, str]:
+    """What users call first comes first, errors last."""
+    if name in FIRST:
+        return FIRST.index(name) - len(FIRST), name
+    return int(name.endswith(("Error", "Warning"))), name
 
 
 def commands() -> str:
@@ -70,7 +76,7 @@ def settings() -> str:
                 continue
             more = [row for row in resolved if row[0] not in known]
             known |= {key for key, _, _ in more}
-            if more:
+            if more and kind != "own":  # which only Python can give
                 parts.append(_table(f"With {part} {kind}", f"Added by `--{part} {kind}`.", more))
     for model, title in ((TableSchema, "The schema of a table"), (FieldSchema, "A field of a schema")):
         parts.append(_table(title, inspect.getdoc(model) or "", _fields(model)))

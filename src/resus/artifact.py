@@ -128,6 +128,14 @@ def _users_of(folder: CheckedFolder) -> KnownUsers | None:
         raise ArtifactError(f"{path} cannot be used ({error}): train again") from None
 
 
+def config_of(folder: CheckedFolder) -> Config:
+    """The settings of a run, without the weights."""
+    try:
+        return Config.model_validate(folder.facts["config"])
+    except (KeyError, ValidationError):
+        raise ArtifactError(f"{folder.path / FACTS} is of another version of resus: train again") from None
+
+
 def _negatives_in(folder: CheckedFolder, log: TrainingLogFacts, features: FeatureMap) -> NegativeItems | None:
     if log.negatives is None:
         return None

@@ -4,11 +4,12 @@ import difflib
 import reprlib
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from resus.errors import ConfigError
+from resus.spaces import Space
 
 Model = TypeVar("Model", bound=BaseModel)
 Kind = TypeVar("Kind", bound="Settings")
@@ -22,6 +23,15 @@ class Settings(BaseModel):
     """Cannot be changed, refuses unknown keys and infinite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    space: ClassVar[Mapping[str, Space]] = {}  # what a search may try for keys of this class
+
+    @classmethod
+    def searched(cls) -> dict[str, Space]:
+        """The keys that a search may set, those of the bases included."""
+        found: dict[str, Space] = {}
+        for base in reversed(cls.__mro__):
+            found |= vars(base).get("space", {})
+        return {key: space for key, space in found.items() if key in cls.model_fields}
 
     @classmethod
     def of(cls, settings: "Settings") -> Self:

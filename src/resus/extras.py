@@ -7,6 +7,7 @@ from resus.errors import ConfigError
 # extra → the modules that it brings, as pyproject.toml says
 EXTRAS: dict[str, tuple[str, ...]] = {
     "large": ("duckdb",),
+    "mlflow": ("alembic", "mlflow", "sqlalchemy"),
     "models": ("catboost", "onnxruntime", "xgboost"),
     "onnx": ("onnx", "onnxscript"),
     "paper": ("jinja2", "lightgbm", "matplotlib", "scipy"),
@@ -14,7 +15,9 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "redis": ("redis",),
     "report": ("jinja2", "matplotlib"),
     "serve": ("fastapi", "jinja2", "msgspec", "prometheus_client", "uvicorn"),
+    "tensorboard": ("tensorboard",),
     "trees": ("lightgbm",),
+    "tune": ("optuna", "sqlalchemy"),
 }
 
 

@@ -22,6 +22,7 @@ from resus.cli import (
     serve,
     store,
     train,
+    tune,
     warm_up,
 )
 from resus.errors import ResusError, ResusWarning
@@ -55,6 +56,7 @@ No data at hand? `resus train planted` uses a synthetic data set with known clic
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("prepare", short_help="Turn a data set or your own table into a log.")(prepare.command)
 app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
+app.command("tune", short_help="Search for the best settings on validation users.")(tune.command)
 app.command("evaluate", short_help="Measure quality on new users, by number of events.")(evaluate.command)
 app.command("compare", short_help="Say whether a new model is better than an old one.")(compare.command)
 app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)

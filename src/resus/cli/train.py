@@ -1,5 +1,6 @@
 """`resus train`."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 if TYPE_CHECKING:
     from resus.config.settings import Config
+    from resus.tracking.watching import Watch
 
 
 def command(
@@ -62,16 +64,26 @@ def command(
         str, typer.Option(help="local, or ray: train on the cluster in RAY_ADDRESS, or on this machine.")
     ] = "local",
     workers: Annotated[int | None, typer.Option(min=1, help="Number of workers of --engine ray. [default: 2]")] = None,
+    track: Annotated[
+        str | None, typer.Option(help="Also tell mlflow or tensorboard about settings, epochs and final results.")
+    ] = None,
+    track_dir: Annotated[
+        Path | None, typer.Option(help="Folder for --track. [default: runs/mlflow or runs/tensorboard]")
+    ] = None,
 ) -> None:
     """Train a shared model on all users, then train how to adapt it to each user.
 
     The run folder holds everything that is needed to repeat the run. A stopped or killed run continues with --resume.
     """
+    from resus.artifact import FACTS, config_of
+    from resus.checked_folder import CheckedFolder
     from resus.cli.arguments import check_engine, find_log
     from resus.cli.console import interruptible, progress_bars, say
     from resus.config.resolve import parse_assignments, resolve
+    from resus.config.settings import flatten
     from resus.data.log.log import InteractionLog
     from resus.errors import ConfigError
+    from resus.tracking.watching import check_tracker
 
     check_engine(engine, workers)
     named = {
@@ -85,7 +97,9 @@ def command(
     overrides = {key: value for key, value in named.items() if value is not None} | chosen
     if predictor_from and warm_start:
         raise ConfigError("--predictor-from and --warm-start both bring a shared model: choose one")
-    settings = resolve(overrides, file=config)
+    check_tracker(track, track_dir)
+    inherited = flatten(config_of(CheckedFolder.open(warm_start)).model_dump()) if warm_start else None
+    settings = resolve(overrides, file=config, inherited=inherited)
     if settings_wanted:
         _list_settings(settings)
         return
@@ -93,18 +107,19 @@ def command(
     log = InteractionLog.open(folder_of_log)
 
     from resus.estimator import Resus  # torch takes seconds to load: report mistakes first
-    from resus.estimator.warm_start import inherited_from
     from resus.history import best_epoch
 
     source, start = (Resus.load(run) if run else None for run in (predictor_from, warm_start))
-    inherited = source.config.settings_of_predictor() if source else inherited_from(start) if start else None
+    inherited = source.config.settings_of_predictor() if source else inherited
     settings = resolve(overrides, file=config, data_set=log.data_set, inherited=inherited)
     mark = settings.fingerprint(log.content_hash)[:6]
     if start is not None:
         say(f"{folder_of_log}, seen from {warm_start}: {start.news(log).sentence()}")
     del log  # `fit` opens it again: do not hold its vocabularies twice
     folder = out or Path("runs") / f"{folder_of_log.resolve().name}-{settings.slug}-{mark}"
-    with interruptible(f"the same command with --resume --out {folder} continues"), progress_bars() as progress:
+    watching = _watch(track, track_dir, folder, settings, folder_of_log) if not (folder / FACTS).is_file() else None
+    advice = f"the same command with --resume --out {folder} continues"
+    with interruptible(advice), progress_bars() as progress, watching or nullcontext() as watch:
         if engine == "ray":
             from resus.cluster.training import fit_on_ray
 
@@ -120,8 +135,18 @@ def command(
             )
         else:
             model = Resus.from_config(settings).fit(
-                folder_of_log, folder=folder, resume=resume, predictor_from=source, warm_start=start, progress=progress
+                folder_of_log,
+                folder=folder,
+                resume=resume,
+                predictor_from=source,
+                warm_start=start,
+                progress=progress,
+                watch=watch,
             )
+        if watch is not None:
+            watch.finish(model.history)
+            if watch.shown_by:
+                say(f"tracked; see it with: {watch.shown_by}")
     say(f"{model.name} on {folder_of_log}")
     for stage in dict.fromkeys(record.stage for record in model.history):
         epochs = [record for record in model.history if record.stage == stage]
@@ -129,6 +154,18 @@ def command(
         at = f"at epoch {best.epoch} of {epochs[-1].epoch}" if best.epoch else "as before: no epoch was better"
         say(f"  {stage}: validation AUC {best.validation_auc:.4f}, {at}")
     say(f"run in {folder}; next: resus evaluate {folder}")
+
+
+def _watch(track: str | None, folder: Path | None, run: Path, settings: "Config", log: Path) -> "Watch | None":
+    """Tells the tracker, if there is one, about a run."""
+    from resus.config.settings import flatten
+    from resus.tracking.watching import Watch
+    from resus.training.run import CHECKPOINTS
+
+    if track is None:
+        return None
+    told = {"data": str(log), **flatten(settings.model_dump(mode="json"))}
+    return Watch(track, folder, name=run.resolve().name, settings=told, state=run / CHECKPOINTS / "tracking.json")
 
 
 def _list_settings(settings: "Config") -> None:

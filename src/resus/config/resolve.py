@@ -53,7 +53,7 @@ def resolve(
     settings of another run, such as `Config.settings_of_predictor`. A preset applies only if the chosen kinds have its
     key; what the user sets must fit the kinds.
     """
-    chosen = _read_file(file) if file else {}
+    chosen = read_file(file) if file else {}
     chosen |= flatten(overrides or {})
     chosen |= expanded(chosen)
     protocol = str(chosen.get("protocol", "paper"))
@@ -125,7 +125,8 @@ def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any
     return isinstance(kind, str) and kind in REGISTRIES[section]
 
 
-def _read_file(path: Path) -> dict[str, Any]:
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings of a config file, by dotted keys."""
     try:
         content = read_yaml(path) or {}
     except OSError as error:

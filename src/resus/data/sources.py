@@ -51,6 +51,20 @@ def find_source(
     return found
 
 
+def refuse_own_schema(path: Path) -> None:
+    """Refuse to draft a schema for what has one: a published data set, or RecBole files."""
+    for data_set in DATA_SETS.values():
+        is_file_of = path.name in data_set.files and path.suffix == ".dat"
+        if (path / data_set.files[0]).is_file() or is_file_of:
+            folder = path if path.is_dir() else path.parent
+            raise ConfigError(
+                f"{path} belongs to the data set {data_set.name}, which needs no schema: resus prepare {data_set.name} "
+                f"--path {folder}"
+            )
+    if path.suffix == ".inter" or (path.is_dir() and any(path.glob("*.inter"))):
+        raise ConfigError(f"{path} holds RecBole files, which need no schema: resus prepare {path}")
+
+
 def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None = None) -> Source | Problem:
     """What a path holds: a published data set, RecBole files, or a table of the user's own."""
     for data_set in DATA_SETS.values():

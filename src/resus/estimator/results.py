@@ -1,6 +1,5 @@
 """Results in a notebook: as a tidy frame, as a figure, and as an HTML table."""
 
-import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -11,6 +10,7 @@ from resus.checking import nearest_key
 from resus.errors import ConfigError
 from resus.evaluation import results as measured
 from resus.evaluation.metrics import METRICS, RELATIVE, Measure
+from resus.extras import need_module
 from resus.report.measures import cells, metrics_of
 
 if TYPE_CHECKING:
@@ -129,5 +129,4 @@ def _measures(names: Sequence[str]) -> list[Measure]:
 
 
 def _need_matplotlib() -> None:
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("plot needs matplotlib, which is not installed: pip install 'resus[report]'")
+    need_module("matplotlib", "plot")

@@ -130,6 +130,7 @@ class Resus:
         predictor_from: "Resus | None" = None,
         warm_start: "Resus | Path | str | None" = None,
         progress: Progress = silent,
+        watch: Callable[[History], None] | None = None,
         workers: Workers | None = None,
         **options: Unpack[TableOptions],
     ) -> Self:
@@ -140,7 +141,8 @@ class Resus:
         duplicates="first". With a `folder`, everything is kept there and a killed run can resume. `predictor_from` is a
         model that lends its predictor and the settings of it, except for those given here. `warm_start` is a
         model, or its folder, whose weights, settings and vocabularies training starts from; users that it has met stay
-        training or validation users. Several `workers` train it together.
+        training or validation users. `watch` is called with the history of a stage after each of its epochs, and at
+        first with an empty one. Several `workers` train it together.
         """
         workers = workers or Workers()
         opened = log_to_learn_from(log, schema, options, self._own_model)
@@ -168,6 +170,7 @@ class Resus:
             progress=progress,
             workers=workers,
             start=start,
+            watch=watch,
         )
         facts = facts_of(opened, log, start)
         users = KnownUsers.of(opened, trained.split, start.users if start else None)

@@ -47,7 +47,8 @@ class TrainedPredictor:
 class Run:
     """Training of one model on one log. A run with a `folder` keeps its history and checkpoints there.
 
-    `given` is a trained shared predictor to use, `start` a model whose weights training starts from.
+    `given` is a trained shared predictor to use, `start` a model whose weights training starts from. `watch` is
+    called with an empty history when training begins, and with the history of a stage after each of its epochs.
     """
 
     def __init__(
@@ -60,11 +61,12 @@ class Run:
         progress: Progress = silent,
         workers: Workers | None = None,
         start: WarmStart | None = None,
+        watch: Callable[[History], None] | None = None,
     ) -> None:
         check_log(config, log)
         self.config, self.log, self.folder, self.given, self.progress = config, log, folder, given, progress
         self.workers = workers or Workers()
-        self.start = start
+        self.start, self._watch = start, watch
         self.split = start.split(config, log) if start else config.user_split(log.n_users)
         self.episodes = EpisodeSampler(
             log,
@@ -95,6 +97,8 @@ class Run:
         if self.folder is not None and self.workers.rank == 0:
             self._claim(self.folder, resume)
         self.workers.wait()
+        if self._watch is not None and self.workers.rank == 0:
+            self._watch([])  # nothing would be refused from here on
         if self.workers.size == 1 and self.config.predictor.score_column:
             warn_of_own_model(self.config.predictor, self.log, self.split.train)
 
@@ -140,6 +144,8 @@ class Run:
         if self.folder is not None and self.workers.rank == 0:
             lines = (json.dumps(record.to_json()) + "\n" for record in self.history)
             write_text(self.folder / METRICS_FILE, "".join(lines))
+        if self._watch is not None and self.workers.rank == 0:
+            self._watch(history)
 
     def own_rows(self, users: Integers) -> Integers:
         """The rows, in order, of those users that belong to this worker."""

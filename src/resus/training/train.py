@@ -1,5 +1,6 @@
 """Train a model: open the run, build the parts, and follow the recipe that the learner names, stage by stage."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,12 +41,13 @@ def train(
     progress: Progress = silent,
     workers: Workers | None = None,
     start: WarmStart | None = None,
+    watch: Callable[[History], None] | None = None,
 ) -> Trained:
     """Train on the training users and choose epochs on the validation users; the test users are never read.
 
     With a `folder`, history and checkpoints are kept there. `given` is a trained shared predictor to use, `start`
     a model whose weights training starts from. Several `workers` train one model together; they must see the same
-    folder.
+    folder. `watch` is called with the history of a stage after each of its epochs.
     """
     if given is not None and config.predictor.joint:
         raise ConfigError(
@@ -54,7 +56,7 @@ def train(
         )
     if given is not None and start is not None:
         raise ConfigError("a warm start brings its own shared model, so it cannot come from another run: choose one")
-    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers, start=start)
+    run = Run(config, log, folder=folder, given=given, progress=progress, workers=workers, start=start, watch=watch)
     run.open(resume=resume)
     torch.manual_seed(config.seed)
     predictor = config.predictor.build_predictor(log.features)  # always drawn: the rest starts from the same weights

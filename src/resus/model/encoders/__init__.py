@@ -1,13 +1,14 @@
 """Encoders Φ and their settings. To add one: `ENCODERS.add(MySettings)`; torch is imported only to build it."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from resus.checking import Registry, Settings
 from resus.errors import ConfigError
+from resus.spaces import LAYERS, OneOf, Space, Whole
 
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
@@ -49,6 +50,7 @@ class EncoderSettings(Settings):
 class EmbeddingSettings(EncoderSettings):
     embedding_dim: int = Field(default=10, ge=1, le=4096, description="size of the vector of a field")
     embedding_std: float = Field(default=0.1, gt=0, description="standard deviation of the initial embeddings")
+    space: ClassVar[Mapping[str, Space]] = {"embedding_dim": Whole(4, 64)}
 
     def embeddings(self, features: "FeatureMap") -> dict[str, Any]:
         """The arguments that all built-in encoders take."""
@@ -110,6 +112,7 @@ class FMSettings(NetworkSettings):
 class WideDeepSettings(NetworkSettings):
     kind: Literal["wide-deep"] = Field(default="wide-deep", description=KIND)
     title: ClassVar[str] = "Wide&Deep"
+    space: ClassVar[Mapping[str, Space]] = {"hidden_units": LAYERS}
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
         from resus.model.encoders.wide_deep import WideDeep
@@ -125,6 +128,7 @@ class WideDeepSettings(NetworkSettings):
 class DeepFMSettings(NetworkSettings):
     kind: Literal["deepfm"] = Field(default="deepfm", description=KIND)
     title: ClassVar[str] = "DeepFM"
+    space: ClassVar[Mapping[str, Space]] = {"hidden_units": LAYERS}
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
         from resus.model.encoders.deepfm import DeepFM
@@ -140,6 +144,7 @@ class DeepFMSettings(NetworkSettings):
 class XDeepFMSettings(NetworkSettings):
     kind: Literal["xdeepfm"] = Field(default="xdeepfm", description=KIND)
     title: ClassVar[str] = "xDeepFM"
+    space: ClassVar[Mapping[str, Space]] = {"hidden_units": LAYERS, "cin_maps": OneOf(((20,), (50, 50), (100, 100)))}
 
     def architecture(self, features: "FeatureMap") -> "Encoder":
         from resus.model.encoders.xdeepfm import XDeepFM

@@ -10,6 +10,7 @@ from resus.checking import Registry, Settings
 from resus.errors import ConfigError
 from resus.model.encoders import ENCODERS, EmbeddingSettings
 from resus.model.encoders import KIND as ENCODER_KIND
+from resus.spaces import LEARNING_RATE, OneOf, Real, Space, Whole
 
 if TYPE_CHECKING:
     from resus.data.fields.feature_map import FeatureMap
@@ -30,6 +31,7 @@ class LearnerSettings(Settings):
     encoder: ClassVar[str | None] = None  # the only kind of encoder that it works on
     has_beta: ClassVar[bool] = True  # fusion learns a scale of its answers
     cross_fits: ClassVar[bool] = False  # its training users may get logits of predictors that never saw them
+    training_space: ClassVar[Mapping[str, Space]] = {}  # what a search may try for keys of `training`
     uses_validation_users: ClassVar[bool] = False  # it learns numbers from the labels of validation users
 
     @abstractmethod
@@ -57,6 +59,8 @@ class RidgeSettings(LearnerSettings):
     learn_ridge: bool = Field(default=True, description="learn λ, or keep it")
     bias: bool = Field(default=False, description="fit a bias for each user")
     title: ClassVar[str] = "RR"
+    space: ClassVar[Mapping[str, Space]] = {"ridge": Real(0.01, 100.0)}
+    training_space: ClassVar[Mapping[str, Space]] = {"learning_rate": LEARNING_RATE}
 
     def build_learner(self, encoder: "Encoder") -> "Learner":  # noqa: ARG002  # it takes any encoder
         from resus.model.learners.ridge import RidgeLearner
@@ -73,6 +77,8 @@ class NearestSettings(LearnerSettings):
     kind: Literal["nearest"] = Field(default="nearest", description=KIND)
     similarity: Literal["learned", "cosine"] = Field(default="learned", description="of two events: learned or cosine")
     title: ClassVar[str] = "NN"
+    space: ClassVar[Mapping[str, Space]] = {"similarity": OneOf(("learned", "cosine"))}
+    training_space: ClassVar[Mapping[str, Space]] = {"learning_rate": LEARNING_RATE}
 
     def build_learner(self, encoder: "Encoder") -> "Learner":
         from resus.model.learners.nearest import CosineSimilarity, LearnedSimilarity, NearestLearner
@@ -155,6 +161,7 @@ class FactorSettings(EmbeddingSettings):
     epochs: int = Field(default=30, ge=1, description="maximum number of passes over the data to learn the factors")
     choice_dim: int = Field(default=16, ge=1, description="numbers that describe which items a user has had")
     title: ClassVar[str] = "factors"
+    space: ClassVar[Mapping[str, Space]] = {"embedding_dim": Whole(8, 64), "choice_dim": Whole(4, 32)}
     predicts: ClassVar[bool] = False
     learner: ClassVar[str | None] = "plus"
 

@@ -13,6 +13,7 @@ from pydantic import Field, create_model
 from resus.checking import Registry, Settings
 from resus.errors import ConfigError
 from resus.model.encoders import ENCODERS, EncoderSettings, NetworkSettings
+from resus.spaces import LEARNING_RATE, OneOf, Real, Space, Whole
 from resus.wording import advice
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class GradientSettings(Settings):
     batch_size: int = Field(default=1024, ge=1, description="rows of a batch")
     epochs: int = Field(default=10, ge=1, description="maximum number of passes over the data")
     patience: int = Field(default=2, ge=1, description="stop after this many epochs without a better validation AUC")
+    space: ClassVar[Mapping[str, Space]] = {"learning_rate": LEARNING_RATE, "batch_size": OneOf((256, 1024, 4096))}
 
 
 class NeuralPredictorSettings(PredictorSettings, GradientSettings, NetworkSettings):
@@ -118,6 +120,7 @@ class LightGBMSettings(PredictorSettings):
     boosting_patience: int = Field(default=20, ge=1, description="stop after this many trees without a better AUC")
     boosting_rate: float = Field(default=0.1, gt=0, description="shrinkage of each tree")
     title: ClassVar[str] = "LightGBM"
+    space: ClassVar[Mapping[str, Space]] = {"num_leaves": Whole(7, 255), "boosting_rate": Real(0.02, 0.3)}
     extra: ClassVar[str] = "trees"
 
     def build_predictor(self, features: "FeatureMap") -> "Predictor":

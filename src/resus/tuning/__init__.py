@@ -1,0 +1,1 @@
+"""Search for settings on validation users, with Optuna."""
