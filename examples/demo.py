@@ -10,6 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from resus.errors import ConfigError
+from resus.extras import need
+
 FOLDER = Path("runs/demo")
 COMMANDS = (
     f"train planted --out {FOLDER}/plus",
@@ -21,6 +24,10 @@ COMMANDS = (
 
 
 def main() -> None:
+    try:
+        need("report", "the demo")
+    except ConfigError as error:
+        sys.exit(f"resus: {error}")
     shutil.rmtree(FOLDER, ignore_errors=True)
     for command in COMMANDS:
         sys.stdout.write(f"\n$ resus {command}\n")

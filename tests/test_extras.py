@@ -1,6 +1,7 @@
 """Extras: the table agrees with pyproject.toml, and a missing package is one sentence with the command."""
 
 import re
+import runpy
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -37,6 +38,11 @@ def test_the_table_lists_what_each_extra_installs() -> None:
 def test_all_is_every_extra() -> None:
     (everything,) = OPTIONAL["all"]
     assert everything == f"resus[{','.join(sorted(EXTRAS))}]"
+
+
+def test_the_page_on_installation_lists_every_extra() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "install.md").read_text(encoding="utf-8")
+    assert [extra for extra in OPTIONAL if not re.search(rf"^\|.*`{extra}`.*\|", page, re.MULTILINE)] == []
 
 
 def test_no_extra_repeats_the_core() -> None:
@@ -82,3 +88,11 @@ def test_a_command_says_what_to_install_and_writes_nothing(
     monkeypatch.setitem(sys.modules, module, None)
     assert f"needs {module}, which is not installed: pip install 'resus[{extra}]'" in refused_here(*words, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_demo_says_so_before_it_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    demo = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "demo.py"))
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match=r"^resus: the demo needs matplotlib, .*: pip install 'resus\[report\]'$"):
+        demo["main"]()

@@ -127,6 +127,9 @@ def check_settings(name: str, arguments: list[str], options: dict[str, Any]) -> 
         arguments = without_files(arguments)
         done = CliRunner().invoke(app, ["train", *arguments, "--settings"], catch_exceptions=False)
         assert done.exit_code == 0, done.output
+    if name == "tune":
+        for learner in (options["learners"] or ",".join(LEARNERS)).split(","):
+            resolve({"learner.kind": learner} | assignments)
     if name == "reproduce":
         chosen_questions(options["question"])
         resolve(PLAIN | assignments)
@@ -252,6 +255,8 @@ def test_every_option_in_a_sentence_exists(shown: Shown) -> None:
         "resus predict runs/mine --support support.csv",
         "resus evaluate runs/mine --part train",
         "resus evaluate runs/mine --draws some",
+        "resus tune planted --set predictor.embedding_dims=16",
+        "resus tune planted --learners plus,rigde",
         "resus reproduce rq9",
         "resus reproduce rq1 --methods melo",
         "resus warm-up runs/mine --rivals melo",

@@ -46,7 +46,7 @@ def test_a_support_on_disk_equals_one_in_memory(
         patch.setattr(spill, "BUCKET_ROWS", bucket_rows)
         patch.setattr(spill, "MOST_BUCKETS", most_buckets)
         spill.spill_support(scorer, FrameBlocks(support), folder, block_rows, silent)
-    assert sorted(path.name for path in folder.iterdir()) == [spill.EVENTS, spill.USERS]
+    assert sorted(path.name for path in folder.iterdir()) == [spill.EVENTS, spill.UNKNOWN, spill.USERS]
     on_disk, in_memory = spill.open_spill(scorer, folder).index(), scorer.index(support)
     assert on_disk.users.to_list() == in_memory.users.to_list()
     assert np.array_equal(on_disk.offsets, in_memory.offsets)

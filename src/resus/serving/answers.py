@@ -32,6 +32,7 @@ class _Answer(msgspec.Struct):
     model: str
     parts: str | msgspec.UnsetType
     answers: list[_Candidate]
+    warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
 _encode = msgspec.json.Encoder().encode
@@ -48,6 +49,7 @@ class Scored:
     support: int
     scores: Scores
     top: int | None
+    warnings: Sequence[str] = ()
 
     def as_json(self) -> bytes:
         """What `as_message` says, without an object of pydantic for each candidate."""
@@ -61,7 +63,8 @@ class Scored:
                 because, causes = self._reasons(candidate.candidate)
                 candidate.because = because
                 candidate.causes = unset if causes is None else causes
-        return _encode(_Answer(self.user, self.support, self.model, self._kind() or unset, candidates))
+        told = list(self.warnings) or unset
+        return _encode(_Answer(self.user, self.support, self.model, self._kind() or unset, candidates, told))
 
     def as_message(self) -> PredictAnswer:
         answers = []
@@ -83,12 +86,15 @@ class Scored:
                 )
             )
         kind = self._kind()
+        more: dict[str, Any] = {} if kind is None else {"parts": kind}
+        if self.warnings:
+            more["warnings"] = list(self.warnings)
         return PredictAnswer(
             user=self.user,
             support=self.support,
             model=self.model,
             answers=answers,
-            **({} if kind is None else {"parts": kind}),
+            **more,
         )
 
     def _kind(self) -> KindOfParts | None:

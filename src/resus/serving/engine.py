@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from resus.arrays import Array
+from resus.arrays import Array, Floats
 from resus.data.fields.unknown import not_fields
 from resus.data.fields.values import spelled
 from resus.errors import DataError, RowError
@@ -33,6 +33,7 @@ from resus.serving.messages import (
     StoredEvent,
     UserAnswer,
 )
+from resus.serving.noticed import Noticed, Tally
 from resus.serving.profiles import NO_PROFILE, described
 from resus.serving.ranking import best_of, matching
 from resus.serving.shelf import Crowd, Shelf
@@ -50,6 +51,7 @@ class Engine:
         self.store = store
         self.capacity = capacity
         self.live_users = LiveUsers(loaded, store, capacity=capacity)
+        self.tally: Tally = lambda _values, _names: None  # of what the model does not know
         self._changes: ItemChanges | None = None
         self._refreshing = threading.Lock()
         self.shelf: Shelf | None = None
@@ -103,6 +105,11 @@ class Engine:
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
         self._check_readable(batch)
         statuses = self.store.add(batch)
+        noticed = Noticed()
+        stored = [event.features for _, event in batch]
+        noticed.add(self.loaded.unknown_values(stored), len(stored))
+        noticed.add_names((name for event in events for name in event.features), self.loaded.field_names)
+        noticed.tell((), self.tally)
         return [EventResult(id=event.id, status=status) for event, status in zip(events, statuses, strict=True)]
 
     def predict(self, request: PredictRequest) -> PredictAnswer:
@@ -111,16 +118,18 @@ class Engine:
     def score(self, request: PredictRequest) -> Scored:
         """The scores of a request's candidates, from which its answer is made."""
         self._refresh()
+        noticed = Noticed()
 
         def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
-            items, (crowd, encoded) = self._encoded(request, profile)
+            items, (crowd, encoded) = self._encoded(request, profile, noticed)
             return items, live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
 
         events, (items, scores) = self._ask(request, scored)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
-        return Scored(request.user, self.loaded.name, items, known, len(events), scores, request.top)
+        warnings = noticed.tell(self.loaded.field_names, self.tally)
+        return Scored(request.user, self.loaded.name, items, known, len(events), scores, request.top, warnings)
 
     def recommend(self, request: RecommendRequest) -> RecommendAnswer:
         """The best items of the whole catalogue."""
@@ -134,10 +143,15 @@ class Engine:
                 f"context: {', '.join(shelf.catalogue.fields)} are fields of the items: leave them out, or use filter"
             )
         allowed = matching(shelf.catalogue, loaded.features, request.filter)
-        events, (basis, residual) = self._ask(
-            request,
-            lambda live, profile: shelf.score_all(live.support, shelf.context(described(context, profile))),
-        )
+        noticed = Noticed()
+
+        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Floats, Floats]:
+            kept = shelf.context(described(context, profile))
+            noticed.add(kept.unknown, 1)
+            noticed.add_names(context, loaded.field_names)
+            return shelf.score_all(live.support, kept)
+
+        events, (basis, residual) = self._ask(request, scored)
         if request.exclude_seen and events:
             seen = [shelf.catalogue.place_of(event.features.get(loaded.item)) for event in events]
             allowed[[place for place in seen if place >= 0]] = False
@@ -151,8 +165,14 @@ class Engine:
             for place, *values in zip(best.tolist(), *columns, strict=True)
             for numbers in [dict(zip(("probability", "basis", "residual"), values, strict=True))]
         ]
+        warnings = noticed.tell(loaded.field_names, self.tally)
         return RecommendAnswer(
-            user=request.user, support=len(events), model=loaded.name, ranked=int(allowed.sum()), answers=answers
+            user=request.user,
+            support=len(events),
+            model=loaded.name,
+            ranked=int(allowed.sum()),
+            answers=answers,
+            **({"warnings": warnings} if warnings else {}),
         )
 
     def user(self, user: str) -> UserAnswer | None:
@@ -198,7 +218,10 @@ class Engine:
             self.store.set_profile(user, kept)
         finally:
             self.live_users.drop(user)
-        warnings = not_fields(fields, loaded.field_names)
+        noticed = Noticed()
+        noticed.add(loaded.unknown_values([kept]), 1)
+        noticed.add_names(fields, loaded.field_names)
+        warnings = noticed.tell(loaded.field_names, self.tally)
         return ProfileAnswer(user=user, profile=dict(loaded.profile_of(user, kept)), warnings=warnings)
 
     def forget(self, user: str, event: str) -> bool:
@@ -242,21 +265,29 @@ class Engine:
             filled = [replace(event, features=described(event.features, profiles[user])) for user, event in batch]
             self.loaded.rows_of(filled)
 
-    def _encoded(self, request: PredictRequest, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Crowd]:
+    def _encoded(
+        self, request: PredictRequest, profile: Mapping[str, Any], noticed: Noticed
+    ) -> tuple[Sequence[str | None], Crowd]:
         """The ids of the candidates, and the candidates of a user with a profile as the model encodes them."""
         loaded, shelf = self.loaded, self.shelf
         context = loaded.with_item(request.context)
         if request.items is not None and shelf is not None and shelf.knows(context):
             places, names = shelf.places(request.items)
+            kept = shelf.context(described(context, profile))
+            strangers = int((places == len(shelf)).sum())
+            noticed.add({loaded.item: strangers} if strangers else {}, len(places))
+            noticed.add(kept.unknown, 1)
+            noticed.add_names(context, loaded.field_names)
             with np.errstate(over="ignore", invalid="ignore"):
-                encoded = shelf.encode(places, shelf.context(described(context, profile)))
-            return names, encoded
+                return names, shelf.encode(places, kept)
         candidates: list[dict[str, Any]]
         if request.items is not None:
             candidates = [{**context, loaded.item: item} for item in request.items]
         else:
             candidates = [{**context, **loaded.with_item(candidate)} for candidate in request.candidates or []]
         rows = loaded.rows(candidates, profile)
+        noticed.add(loaded.features.count_unknown_values(candidates, rows.ids, rows.weights), len(candidates))
+        noticed.add_names(sorted(set().union(*candidates)), loaded.field_names)
         try:
             loaded.check_scores(rows)
         except RowError as bad:

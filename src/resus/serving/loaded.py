@@ -104,6 +104,11 @@ class LoadedModel:
         self.features.refuse_missing(read.ids)
         return read
 
+    def unknown_values(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        """By field, the rows with a value that the model does not know."""
+        rows = [self.with_item(row) for row in rows]
+        return self.features.count_unknown_values(rows, *self.features.encode_rows(rows))
+
     def profile_of(self, user: str, stored: Mapping[str, Any] = NO_PROFILE) -> Mapping[str, Any]:
         """The fields that describe a user: those that are stored, then those of the export. A stored null hides one."""
         exported = self.profiles.of_user(spelled(user)) if self.profiles else NO_PROFILE

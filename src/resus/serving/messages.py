@@ -215,7 +215,8 @@ class PredictAnswer(Message):
     """`support` is the number of events behind the answers.
 
     `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
-    what it would be without the event, and these need not sum to the residual.
+    what it would be without the event, and these need not sum to the residual. `warnings` says what the request holds
+    that the model does not know; without such, there are none.
     """
 
     user: str | None
@@ -223,6 +224,7 @@ class PredictAnswer(Message):
     model: str
     parts: KindOfParts | None = None
     answers: list[ScoredCandidate]
+    warnings: list[str] | None = None
 
 
 class RecommendRequest(Message):
@@ -267,6 +269,7 @@ class RecommendAnswer(Message):
     model: str
     ranked: int
     answers: list[Recommended]
+    warnings: list[str] | None = None
 
 
 class StoredEvent(Message):

@@ -85,7 +85,12 @@ class Shelf:
         """The context of a request, by the values of its fields."""
         fields = {name: fields[name] for name in fields if name in self._situation}  # the model reads no others
         key = json.dumps(fields, separators=(",", ":")) if fields else ""
-        return self._found(key) or self._keep(key, self._checked(Rows(*self._features.encode_rows([fields]))))
+        found = self._found(key)
+        if found is None:
+            row = self._checked(Rows(*self._features.encode_rows([fields])))
+            found = self._keep(key, row)
+            found.unknown = self._features.count_unknown_values([fields], row.ids, row.weights)
+        return found
 
     def context_of(self, row: Rows) -> "Context":
         """The context of an encoded row."""
@@ -159,6 +164,7 @@ class Shelf:
         for key, context in contexts:
             kept = context.kept.without(changed, len(self) + 1)
             taken = self._contexts[key] = Context(key, context.row, context.code, kept)
+            taken.unknown = context.unknown
             taken.accounted = taken.nbytes
             self._context_bytes += taken.accounted
 
@@ -229,6 +235,7 @@ class Context:
     def __init__(self, key: str, row: Rows, code: Floats | None, kept: "_Kept") -> None:
         self.key, self.row, self.code, self.kept = key, row, code, kept
         self.accounted: int | None = None
+        self.unknown: Mapping[str, int] = {}  # fields with values that the model does not know
 
     @property
     def nbytes(self) -> int:

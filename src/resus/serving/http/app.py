@@ -92,6 +92,7 @@ class Service:
     def __init__(self, engine: Engine, folder: Path, *, announce: Callable[[], None]) -> None:
         self.engine = engine
         self.metrics = Metrics()
+        engine.tally = self.metrics.count_unknown
         self._folder = folder
         self._announce = announce
         self._reloading = threading.Lock()
@@ -126,7 +127,7 @@ class Service:
         engine = self.engine
         answer = engine.recommend(request)
         self.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
-        return answer.model_dump_json().encode()
+        return answer.model_dump_json(exclude_unset=True).encode()
 
     def reload(self, *, announce: bool) -> LoadedModel:
         """Load and check the new model, then swap. A bad model leaves the old one in use. Requests continue."""
@@ -143,6 +144,7 @@ class Service:
                 log.warning("reload refused, %s stays in use: %s", old.loaded.sha256[:12], refusal)
                 raise refusal from None
             new = Engine(loaded, old.store, capacity=old.capacity)
+            new.tally = self.metrics.count_unknown
             new.follow(self.item_changes())
             self.engine = new
             self.metrics.reloads.labels("loaded").inc()

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -31,6 +31,23 @@ class Metrics:
             "resus_predictions", "Predictions, by the cold-start stage of the user", ["stage"], registry=self._registry
         )
         self.reloads = Counter("resus_reloads", "Artifacts loaded or refused", ["outcome"], registry=self._registry)
+
+        self.unknown_values = Counter(
+            "resus_unknown_values",
+            "Values that the model does not know, by its field",
+            ["field"],
+            registry=self._registry,
+        )
+        self.unknown_fields = Counter(
+            "resus_unknown_fields", "Fields in requests that the model does not have", registry=self._registry
+        )
+
+    def count_unknown(self, values: Mapping[str, int], names: int) -> None:
+        """Labels are fields of the model; names that clients make up are only counted."""
+        for name, count in values.items():
+            self.unknown_values.labels(name).inc(count)
+        if names:
+            self.unknown_fields.inc(names)
 
     def text(self, users: int | None) -> bytes:
         """The counts of all workers so far, and the users in the store if it answers."""
