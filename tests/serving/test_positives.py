@@ -18,6 +18,7 @@ from resus import Resus, TableSchema, build_log
 from resus.artifact import NEGATIVES
 from resus.errors import ArtifactError, DataError
 from resus.scoring.scorer import Scorer
+from resus.scoring.stream import predict_file
 from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.loaded import LoadedModel
@@ -135,6 +136,16 @@ def test_clicks_alone_count_as_in_training(model: Resus) -> None:
     np.testing.assert_allclose(found.residual, expected.residual, atol=1e-5)
     assert set(found.support) == {3}
     assert np.abs(found.residual).max() > 1e-4
+
+
+def test_files_of_any_size_get_the_same_answer(model: Resus, tmp_path: Path) -> None:
+    support, query = table(ITEMS[:3], ["morning|phone"] * 3), table(ITEMS, ["evening|tv"] * len(ITEMS))
+    support.write_parquet(tmp_path / "support.parquet")
+    query.write_parquet(tmp_path / "query.parquet")
+    files = (tmp_path / f"{name}.parquet" for name in ("support", "query", "scores"))
+    predict_file(model.scorer, *files, model="it", block_rows=2)
+    streamed = pl.read_parquet(tmp_path / "scores.parquet")
+    np.testing.assert_allclose(streamed["residual"], model.predict(support, query)["residual"], atol=1e-5)
 
 
 def test_a_dislike_counts_and_then_nothing_is_drawn(loaded: LoadedModel, store: EventStore) -> None:

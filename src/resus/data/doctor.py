@@ -1,5 +1,6 @@
 """All problems of an input at once."""
 
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -7,6 +8,9 @@ from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.schema import TableSchema
 from resus.data.sources import source_at
+from resus.data.stream.blocks import Events
+from resus.data.stream.log import sort_events
+from resus.progress import silent
 
 
 class Diagnosis(NamedTuple):
@@ -27,7 +31,14 @@ def examine(path: Path, schema: TableSchema | None = None, options: PrepareOptio
     source = source_at(path, schema)
     if isinstance(source, Problem):
         return Diagnosis([source], [])
-    if source.sound is not None and source.sound(options):
-        return Diagnosis([], [])
+    events = source.events(options) if source.events else None
+    if events is not None:
+        return _streamed(events, options)
     table = source.read(options)
     return Diagnosis(table.check(options.build_options(table.defaults)), table.notices)
+
+
+def _streamed(events: Events, options: PrepareOptions) -> Diagnosis:
+    with tempfile.TemporaryDirectory(prefix="resus-") as folder:
+        found = sort_events(events, options.build_options(events.defaults), Path(folder), silent)
+    return Diagnosis(found.problems, found.notices)

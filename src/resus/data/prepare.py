@@ -15,10 +15,11 @@ from resus.data.log.manifest import FORMAT, FileFacts, Manifest
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import refuse
 from resus.data.readers.files import unusable_file
-from resus.data.readers.plain_csv import NotPlain
 from resus.data.readers.tables import ScoreWriter
 from resus.data.schema import SchemaLike, TableSchema
 from resus.data.sources import find_source
+from resus.data.stream.blocks import Events
+from resus.data.stream.log import log_rows, sort_events
 from resus.errors import ArtifactError, ConfigError
 from resus.files import atomic_folder, sha256_of
 from resus.progress import Progress, silent
@@ -42,14 +43,15 @@ def prepare_log(
     roles = None if schema is None else TableSchema.of(schema)
     found = find_source(source, path, roles, progress, writer)
     options.refuse_unused(found.options, found.name)
-    if writer is not None and found.stream is not None:
+    if writer is not None and found.data_set and found.events is not None:
         raise ConfigError(
             f"'{found.name}' is read in blocks, which no model can score: join its files into a table of your own, "
             "and prepare that"
         )
     refuse([problem for file in found.files if (problem := unusable_file(file)) is not None])
     request = _request_key(found, roles, options, writer)
-    ready = _ready(out, request) if writer is None or writer.facts.sha256 else None
+    in_memory = roles is not None and any(side.frame is not None for side in roles.sides.values())
+    ready = _ready(out, request) if not in_memory and (writer is None or writer.facts.sha256) else None
     if ready is not None:
         return ready
     with ThreadPoolExecutor(1) as beside:
@@ -86,20 +88,25 @@ def _facts_of(files: Sequence[Path]) -> list[FileFacts]:
 def _streamed(
     found: Source, options: PrepareOptions, out: Path, described: Describe, progress: Progress
 ) -> InteractionLog | None:
-    """Write the log without holding it in memory; None if only the strict reader can read the source."""
-    if found.stream is None:
+    """Write the log without holding it in memory; None if the source is not read in blocks."""
+    events = found.events(options) if found.events else None
+    if events is None:
         return None
-    try:
-        with atomic_folder(out) as aside:
-            spill = aside / "spill"
-            spill.mkdir()
-            rows = found.stream(options, spill, progress)
-            check_log_folder(out, rows.manifest.name)
-            replace(rows, manifest=described(rows.manifest)).write(aside)
-            shutil.rmtree(spill)
-    except NotPlain:
-        progress("reading again in memory, to find what is unusual", 0, None)
-        return None
+    check_log_folder(out, events.name)
+    return write_streamed(events, options, out, progress, described)
+
+
+def write_streamed(
+    events: Events, options: PrepareOptions, out: Path, progress: Progress, described: Describe = lambda facts: facts
+) -> InteractionLog:
+    """Write the log of a table that is read in blocks."""
+    build = options.build_options(events.defaults)
+    with atomic_folder(out) as aside:
+        spill = aside / "spill"
+        spill.mkdir()
+        rows = log_rows(sort_events(events, build, spill, progress), spill, progress)
+        replace(rows, manifest=described(rows.manifest)).write(aside)
+        shutil.rmtree(spill)
     return InteractionLog.open(out)
 
 

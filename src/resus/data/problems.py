@@ -1,6 +1,6 @@
 """Everything that can be wrong with a table, found in one pass over its columns."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -28,6 +28,10 @@ class Problem:
     column: str | None
     what: str
     fix: str
+
+    @property
+    def parts(self) -> tuple[str, int | None, str | None, str, str]:
+        return self.where, self.row, self.column, self.what, self.fix
 
     def __str__(self) -> str:
         row = f", row {self.row}" if self.row is not None else ""
@@ -103,26 +107,37 @@ def find_problems(
     `place` tells the file and line of a row, if there are several files. Fields of side tables are checked there.
     """
     finder = Finder(where, place or (lambda row: (where, 1 + row if lines is None else int(lines[row]))))
-    problems = _missing_columns(frame, schema, where)
+    problems = missing_columns(frame, schema, where)
     if frame.is_empty():
         return [*problems, Problem(where, None, None, "there is no row of data", "check that the file is complete")]
-    problems += _nested_columns(frame, schema, where)
+    problems += nested_columns(frame, schema, where)
     usable = {name for name in schema.columns if name in frame.columns} - {problem.column for problem in problems}
-    for name, noun in ((schema.user, "user"), (schema.item, "item")):
-        if name in usable:
-            problems += finder.problems(name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)])
+    for name, found in bad_rows(frame, schema, usable):
+        problems += finder.problems(name, found)
     if schema.label in usable:
-        problems += _label_problems(frame[str(schema.label)], schema, finder)
-    if schema.time in usable:
-        problems += finder.problems(schema.time, _bad_times(frame[schema.time]))
-    for name, field in schema.fields.items():
-        if name in usable and name in schema.event_columns:
-            problems += finder.problems(name, field.bad_rows(frame[name]))
+        labels = usable_labels(frame[str(schema.label)], schema)
+        problems += same_label(labels.unique().to_list(), schema, where)
     if options.duplicates == "error" and usable.issuperset(event_key(schema)):
         problems += _repeated_events(frame, schema, finder)
     if schema.negatives is None and options.single_events == "error" and schema.user in usable:
         problems += _single_events(frame[schema.user], finder)
     return [*problems, *_single_item(frame, schema, where)]
+
+
+def bad_rows(
+    frame: pl.DataFrame, schema: TableSchema, usable: Collection[str]
+) -> Iterator[tuple[str, Sequence[BadRows]]]:
+    """By column, the rows that no log can have, whatever the other rows are; only of the `usable` columns."""
+    for name, noun in ((schema.user, "user"), (schema.item, "item")):
+        if name in usable:
+            yield name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)]
+    if schema.label is not None and schema.label in usable:
+        yield schema.label, _bad_labels(frame[schema.label], schema)
+    if schema.time is not None and schema.time in usable:
+        yield schema.time, _bad_times(frame[schema.time])
+    for name, field in schema.fields.items():
+        if name in usable and name in schema.event_columns:
+            yield name, field.bad_rows(frame[name])
 
 
 @dataclass(frozen=True)
@@ -150,7 +165,7 @@ class Finder:
         return problems
 
 
-def _missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
+def missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
     missing = [name for name in schema.event_columns if name not in frame.columns]
     known = ", ".join(frame.columns)
     problems = []
@@ -161,7 +176,7 @@ def _missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> li
     return problems
 
 
-def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
+def nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
     lists = {name for name, field in schema.fields.items() if field.field_class.takes_lists}
     return [
         Problem(where, None, name, "each cell holds several values", "declare the field multi, or keep one value")
@@ -170,28 +185,40 @@ def _nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
     ]
 
 
-def _label_problems(column: pl.Series, schema: TableSchema, finder: Finder) -> list[Problem]:
-    assert schema.label is not None
+def _bad_labels(column: pl.Series, schema: TableSchema) -> list[BadRows]:
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
     found = bad_numbers(column, f"write {wanted}, or delete the row")
-    numbers = pl.Series(as_numbers(column)[0])
-    usable = numbers.filter(numbers.is_finite())
     if threshold is None:
+        numbers = pl.Series(as_numbers(column)[0])
+        largest = numbers.filter(numbers.is_finite()).to_numpy().max(initial=1.0)
         fix = "write 0 or 1, or set label_threshold: values from there on count as 1"
-        fix += f" (such as {setting('label_threshold', usable.to_numpy().max(initial=1.0))})"
+        fix += f" (such as {setting('label_threshold', largest)})"
         graded = numbers.is_finite() & (numbers != 0) & (numbers != 1)
         found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
-    problems = finder.problems(schema.label, found)
-    labels = usable if threshold is None else (usable >= threshold).cast(pl.Int8)
-    if labels.n_unique() == 1 and not (schema.negatives is not None and labels[0] == 1):
-        rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
-        what = f"every label is {labels[0]:g}{rule}, so there is nothing to learn"
-        fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
-        if labels[0] == 1 and schema.negatives is None:
-            fix += f", or, if these are all clicks, plays or purchases, {DRAW}"
-        problems.append(Problem(finder.where, None, schema.label, what, fix))
-    return problems
+    return found
+
+
+def usable_labels(column: pl.Series, schema: TableSchema) -> pl.Series:
+    """The labels that are numbers, under the rule of the schema."""
+    numbers = pl.Series(as_numbers(column)[0])
+    usable = numbers.filter(numbers.is_finite())
+    return usable if schema.label_threshold is None else (usable >= schema.label_threshold).cast(pl.Int8)
+
+
+def same_label(labels: Collection[float], schema: TableSchema, where: str) -> list[Problem]:
+    """The problem that every row has the same label, which drawn negatives solve."""
+    if len(labels) != 1:
+        return []
+    (label,), threshold = labels, schema.label_threshold
+    if schema.negatives is not None and label == 1:
+        return []
+    rule = "" if threshold is None else f" under the rule '{schema.label} >= {threshold:g}'"
+    what = f"every label is {label:g}{rule}, so there is nothing to learn"
+    fix = "add rows with the other label" if threshold is None else "choose another label_threshold"
+    if label == 1 and schema.negatives is None:
+        fix += f", or, if these are all clicks, plays or purchases, {DRAW}"
+    return [Problem(where, None, schema.label, what, fix)]
 
 
 def _bad_times(column: pl.Series) -> list[BadRows]:
@@ -222,8 +249,15 @@ def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: Finder) -
         same = "user, item and time" if schema.time else "user, item and fields"
         return f"the same {same} as in {finder.beside(int(earliest[first]), first)}"
 
-    fix = f"delete the copy, or set duplicates to first, last or keep ({setting('duplicates', 'first')})"
-    return finder.problems(schema.user, [BadRows(named & repeats, what, fix)])
+    return finder.problems(schema.user, [BadRows(named & repeats, what, drop_repeats())])
+
+
+def drop_repeats() -> str:
+    return f"delete the copy, or set duplicates to first, last or keep ({setting('duplicates', 'first')})"
+
+
+def drop_single() -> str:
+    return f"add rows, or set single_events to drop or keep ({setting('single_events', 'drop')})"
 
 
 def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
@@ -239,6 +273,6 @@ def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:
     alone = BadRows(
         ~is_missing(users) & users.is_unique(),
         lambda first: f"user {users[first]!r} has a single row, so there is nothing to predict after it",
-        f"add rows, or set single_events to drop or keep ({setting('single_events', 'drop')})",
+        drop_single(),
     )
     return finder.problems(users.name, [alone], noun="users")

@@ -1,19 +1,26 @@
 """Which source a name or a path stands for: a published data set, RecBole files, or a table of the user's own."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from resus.checking import nearest_key
 from resus.data.datasets import DATA_SETS
 from resus.data.datasets.base import Source
-from resus.data.problems import Problem
+from resus.data.options import BuildOptions, PrepareOptions
+from resus.data.problems import Findings, Problem
 from resus.data.readers import recbole
-from resus.data.readers.files import find_parts, table_name
-from resus.data.readers.side_tables import side_files
+from resus.data.readers.files import estimated_bytes, find_parts, table_name
+from resus.data.readers.side_tables import read_sides, side_files
 from resus.data.readers.tables import ScoreWriter, read_table
 from resus.data.schema import TableSchema
+from resus.data.stream.blocks import Block, Events, blocks_of_parts, blocks_of_stream
 from resus.errors import ConfigError, DataError
 from resus.progress import Progress
+
+STREAM = "the table"
+STREAMED_BYTES = 1 << 27  # larger tables are read in blocks
 
 
 def find_source(
@@ -76,4 +83,33 @@ def source_at(path: Path, schema: TableSchema | None, writer: ScoreWriter | None
     if isinstance(parts, Problem):
         return parts
     beside = side_files(schema) if schema else []
-    return Source(table_name(path), (*parts, *beside), partial(read_table, path, schema, writer=writer), options)
+    read = partial(read_table, path, schema, writer=writer)
+    large = schema is not None and writer is None and estimated_bytes(parts) > STREAMED_BYTES
+    events = partial(table_events, path, parts, schema) if schema is not None and large else None
+    return Source(table_name(path), (*parts, *beside), read, options, events=events)
+
+
+def stream_events(stream: Any, schema: TableSchema, options: PrepareOptions) -> Events | None:
+    """A table that comes as a stream; None if negatives are drawn, which needs all rows at once."""
+    if schema.drawing(options.negatives).negatives is not None:
+        return None
+    options.refuse_unused({"label_threshold"}, STREAM)
+    if options.label_threshold is not None:
+        schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    sides, problems = read_sides(schema)
+
+    def read(findings: Findings) -> Iterator[Block]:
+        return blocks_of_stream(stream, STREAM, schema.event_columns, findings)
+
+    return Events("log", STREAM, schema, read, sides, problems, schema.build_options(BuildOptions()))
+
+
+def table_events(path: Path, parts: list[Path], schema: TableSchema, options: PrepareOptions) -> Events | None:
+    """A table of the user's own, to be read in blocks; None if negatives are drawn, which needs all rows at once."""
+    if schema.drawing(options.negatives).negatives is not None:
+        return None
+    if options.label_threshold is not None:
+        schema = schema.model_copy(update={"label_threshold": options.label_threshold})
+    sides, problems = read_sides(schema)
+    read = partial(blocks_of_parts, parts, schema)
+    return Events(table_name(path), str(path), schema, read, sides, problems, schema.build_options(BuildOptions()))

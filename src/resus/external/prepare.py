@@ -6,11 +6,13 @@ from typing import Any, Unpack
 from resus.data.given import Data, log_of, opened_log
 from resus.data.log.log import InteractionLog
 from resus.data.options import PrepareArguments, PrepareOptions
-from resus.data.prepare import prepare_log
-from resus.data.schema import SchemaLike
+from resus.data.prepare import prepare_log, write_streamed
+from resus.data.schema import SchemaLike, TableSchema
+from resus.data.sources import stream_events
+from resus.data.stream.blocks import is_stream
 from resus.errors import ConfigError
 from resus.external.score_column import SCORE, ScoreColumn
-from resus.progress import Progress
+from resus.progress import Progress, silent
 
 
 def prepare(
@@ -28,7 +30,8 @@ def prepare(
     """Write the log of `source` to the folder `out`, and open it memory-mapped.
 
     `source` is a data set's name, a path, a polars or pandas frame, an Arrow table, a mapping of arrays, or a log that
-    is in memory. `path` is where the files of a published data set are; without it, they are downloaded. `schema` is a
+    is in memory. A polars LazyFrame, an Arrow reader or a DuckDB relation is streamed, so it may be larger than memory.
+    `path` is where the files of a published data set are; without it, they are downloaded. `schema` is a
     path, a mapping or a `TableSchema`. Options are given one by one, such as `duplicates="first"`, or as `options`.
     `score_with` is a model of your own: a file, an estimator with `predict_proba`, or a function from a polars frame to
     logits. Its scores become the field `score_column`, for `predictor="logits:model_score"`. If the same log of a file
@@ -47,6 +50,10 @@ def prepare(
             progress=progress,
             writer=writer,
         )
+    if is_stream(source) and schema is not None and writer is None and path is None:
+        events = stream_events(source, TableSchema.of(schema), wanted)
+        if events is not None:
+            return write_streamed(events, wanted, Path(out), progress or silent)
     if path is not None:
         raise ConfigError("'path' is for the files of a published data set, and a table is given: leave it out")
     if writer is not None and opened_log(source) is not None:

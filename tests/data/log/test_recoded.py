@@ -16,7 +16,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.log.recoded import recoded
 
 VALUES = st.sampled_from(["a", "b", "c", "d"])
-ROWS = st.lists(st.tuples(VALUES, st.lists(VALUES, max_size=4), st.integers(-3, 3)), min_size=2, max_size=8)
+ROWS = st.lists(st.tuples(VALUES, st.lists(VALUES, max_size=4), st.none() | st.integers(-3, 3)), min_size=2, max_size=8)
 ROLES = TableSchema(
     user="user",
     item="item",
@@ -25,7 +25,7 @@ ROLES = TableSchema(
 )
 
 
-def table(rows: list[tuple[str, list[str], int]]) -> pl.DataFrame:
+def table(rows: list[tuple[str, list[str], int | None]]) -> pl.DataFrame:
     items, tags, prices = zip(*rows, strict=True)
     texts = ["|".join(each) or None for each in tags]
     columns = {
@@ -35,13 +35,13 @@ def table(rows: list[tuple[str, list[str], int]]) -> pl.DataFrame:
         "tags": texts,
         "price": prices,
     }
-    return pl.DataFrame(columns, schema_overrides={"tags": pl.String})
+    return pl.DataFrame(columns, schema_overrides={"tags": pl.String, "price": pl.Int64})
 
 
 @settings(max_examples=25)
 @given(before=ROWS, after=ROWS)
 def test_recoding_equals_encoding_the_raw_values(
-    before: list[tuple[str, list[str], int]], after: list[tuple[str, list[str], int]]
+    before: list[tuple[str, list[str], int | None]], after: list[tuple[str, list[str], int | None]]
 ) -> None:
     old, new = (build_log(table(rows), ROLES, KEEP) for rows in (before, after))
     read = recoded(new, old.features)
@@ -55,7 +55,7 @@ def test_recoding_equals_encoding_the_raw_values(
 @settings(max_examples=25)
 @given(before=ROWS, after=ROWS)
 def test_a_grown_map_keeps_known_ids_and_adds_the_new_values_at_the_end_of_each_block(
-    before: list[tuple[str, list[str], int]], after: list[tuple[str, list[str], int]]
+    before: list[tuple[str, list[str], int | None]], after: list[tuple[str, list[str], int | None]]
 ) -> None:
     old, new = (build_log(table(rows), ROLES, KEEP) for rows in (before, after))
     grown = old.features.grown(new.features)

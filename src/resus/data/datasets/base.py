@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from resus.data.datasets.download import download, unpack
-from resus.data.log.writer import LogRows
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.readers.tables import RawTable
+from resus.data.stream.blocks import Events
 from resus.errors import DataError, DownloadError
 from resus.progress import Progress
 from resus.wording import option
@@ -22,8 +22,7 @@ PUBLISHED_DEFAULTS = BuildOptions(min_item_count=100, duplicates="keep", single_
 class Source:
     """Something that can be read: its files, its reader, and the options that the reader uses.
 
-    A source that may be larger than memory has a second reader, `stream`, and `sound` tells whether it has no problem.
-    For files that only `read` can judge, `stream` raises NotPlain and `sound` is false.
+    A source that may be larger than memory has a second reader, `events`, which reads it in blocks.
     """
 
     name: str
@@ -31,8 +30,7 @@ class Source:
     read: Callable[[PrepareOptions], RawTable]
     options: frozenset[str]
     data_set: str = ""  # its name in the registry; empty for a table of the user's own
-    stream: Callable[[PrepareOptions, Path, Progress], LogRows] | None = None
-    sound: Callable[[PrepareOptions], bool] | None = None
+    events: Callable[[PrepareOptions], Events | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,7 @@ class DataSet:
     checksum: str = ""
     login_page: str = ""
     optional: tuple[str, ...] = ()  # other files, read if they exist
-    stream: Callable[[Path, PrepareOptions, Path, Progress], LogRows] | None = None
-    sound: Callable[[Path, PrepareOptions], bool] | None = None
+    events: Callable[[Path, PrepareOptions], Events] | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -63,8 +60,7 @@ class DataSet:
             read=partial(self.read, folder),
             options=self.options,
             data_set=self.name,
-            stream=partial(self.stream, folder) if self.stream else None,
-            sound=partial(self.sound, folder) if self.sound else None,
+            events=partial(self.events, folder) if self.events else None,
         )
 
     def find(self, path: Path | None, progress: Progress | None) -> Source:

@@ -89,7 +89,7 @@ class FeatureMap:
         """
         self.check_columns(frame.columns, where)
         try:
-            return self._side_by_side(frame.height, (field.encode(frame[field.name]) for field in self.fields))
+            return self.side_by_side(frame.height, (field.encode(frame[field.name]) for field in self.fields))
         except RowError as bad:
             row = first_row + bad.row + 1
             raise DataError(str(Problem(where, row, bad.column, bad.what, bad.fix))) from None
@@ -98,7 +98,7 @@ class FeatureMap:
         """The same for rows of a request; a field that a row does not name is missing."""
         values = (field.encode_values([row.get(field.name) for row in rows]) for field in self.fields)
         try:
-            return self._side_by_side(len(rows), values)
+            return self.side_by_side(len(rows), values)
         except RowError as bad:
             raise DataError(f"row {bad.row + 1}, field '{bad.column}': {bad.what}; {bad.fix}") from None
 
@@ -118,7 +118,8 @@ class FeatureMap:
         ids = [block.field.encode(frame[block.field.name])[0] + np.int32(block.first) for block in blocks]
         return columns, np.concatenate(ids, axis=1)
 
-    def _side_by_side(self, rows: int, encoded: Iterable[Encoded]) -> Encoded:
+    def side_by_side(self, rows: int, encoded: Iterable[Encoded]) -> Encoded:
+        """The ids and weights of all fields, in their order, as rows."""
         ids = np.empty((rows, self.n_columns), dtype=np.int32)
         weights = np.ones((rows, self.n_columns), dtype=np.float32) if self.weighted else None
         for block, (own_ids, own_weights) in zip(self.blocks, encoded, strict=True):
@@ -207,7 +208,7 @@ class FeatureMap:
 
         def recode(ids: Ids, weights: Floats | None) -> Encoded:
             parts = zip(recoders, theirs, strict=True)
-            return self._side_by_side(len(ids), (recode(*other.of(ids, weights)) for recode, other in parts))
+            return self.side_by_side(len(ids), (recode(*other.of(ids, weights)) for recode, other in parts))
 
         return recode
 

@@ -2,7 +2,7 @@
 
 import glob
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -31,8 +31,11 @@ def kind_of(path: Path) -> str:
     return next((suffix for suffix in reversed(suffixes) if suffix not in PACKED_SUFFIXES), "")
 
 
-def is_packed(path: Path) -> bool:
-    return path.suffix.lower() in PACKED_SUFFIXES
+def estimated_bytes(parts: Sequence[Path]) -> int:
+    """How many bytes of text the parts hold; compressed files and Parquet hold about five times their size."""
+    plain = [kind_of(part) not in PARQUET_SUFFIXES and part.suffix.lower() not in PACKED_SUFFIXES for part in parts]
+    sizes = [part.stat().st_size if part.is_file() else 0 for part in parts]
+    return sum(size * (1 if is_plain else 5) for size, is_plain in zip(sizes, plain, strict=True))
 
 
 def table_name(path: Path) -> str:

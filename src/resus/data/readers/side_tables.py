@@ -35,6 +35,8 @@ class SideRows:
     kinds: Mapping[str, FieldSchema]
     frame: pl.DataFrame  # the fields alone
     lines: pl.Series | None = None
+    unlisted: str | None = None  # the word for the events, if each of them must name a row
+    may_match_nothing: bool = False
 
     @property
     def noun(self) -> str:
@@ -94,7 +96,9 @@ def read_side(role: str, side: SideTable) -> FileRows:
     )
 
 
-def side_of(role: str, column: str, side: SideTable, read: FileRows) -> SideRows | list[Problem]:
+def side_of(
+    role: str, column: str, side: SideTable, read: FileRows, *, unlisted: str | None = None
+) -> SideRows | list[Problem]:
     """The rows that were read, if nothing is wrong with them: columns, keys and values."""
     frame, key = read.frame, side.key
     assert key is not None
@@ -110,7 +114,7 @@ def side_of(role: str, column: str, side: SideTable, read: FileRows) -> SideRows
     if problems:
         return problems
     fields = frame.select(list(side.fields))
-    return SideRows(role, column, key, read.where, as_text(frame[key]), side.fields, fields, read.lines)
+    return SideRows(role, column, key, read.where, as_text(frame[key]), side.fields, fields, read.lines, unlisted)
 
 
 def _bad_keys(column: pl.Series, finder: Finder, noun: str) -> list[Problem]:
@@ -158,23 +162,27 @@ class SideMatch:
         self._without = 0
         self.first: tuple[str, int, str] | None = None  # file, line and key of the first event without a row
 
-    def add(self, values: pl.Series, rows: Integers, place: Place) -> None:
-        """Some events with these values name these rows."""
+    def add(self, values: pl.Series, owners: pl.Series | None, rows: Integers, place: Place) -> None:
+        """Some events name these rows; their users or items are `values`, or those of the places `owners`."""
         self._used[rows[rows != NO_ROW]] = True
         absent: Booleans = rows == NO_ROW
         self._events += len(rows)
         self._without += int(absent.sum())
         if absent.any():
-            texts = as_text(values.filter(pl.Series(absent)))
+            named = values.filter(pl.Series(absent)) if owners is None else values.gather(owners.filter(absent))
+            texts = as_text(named)
             if self.first is None and texts[0] is not None:
                 self.first = (*place(int(absent.argmax())), str(texts[0]))
             self._absent |= dict.fromkeys(texts.drop_nulls().unique().to_list())
 
     def problems(self) -> list[Problem]:
         """Keys that match nothing; events without a row whose fields need a value."""
-        if self._events == 0 or self.first is None:
+        if self._events == 0 or self.first is None or self.side.may_match_nothing:
             return []
         side, (where, line, shown) = self.side, self.first
+        if side.unlisted:
+            what = f"{self._without:,} {side.unlisted} name a {side.column} that is not listed, the first {shown!r}"
+            return [Problem(side.where, None, side.key, what, "fetch the file again: rows are missing")]
         if self._used.any():
             needed = [name for name, kind in side.kinds.items() if kind.bad_rows(side.frame[name].clear(1))]
             many = f" (the first of {self._without:,} such rows)" if self._without > 1 else ""
@@ -213,7 +221,7 @@ def join_sides(
         if side.column not in events.columns or events[side.column].dtype.is_nested():
             continue  # the events have a problem of their own
         rows, match = side.rows_of(events[side.column]), SideMatch(side)
-        match.add(events[side.column], rows, place)
+        match.add(events[side.column], None, rows, place)
         positions = pl.Series(rows).replace(NO_ROW, None)
         events = events.drop(side.frame.columns, strict=False).with_columns(
             side.frame[name].gather(positions) for name in side.frame.columns

@@ -1,4 +1,4 @@
-"""Taobao display-ad logs: a strict reader in memory, and a fast one that streams."""
+"""Taobao display-ad logs: read into memory, or streamed."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import polars as pl
 
 from resus.data.datasets.base import PUBLISHED_DEFAULTS, DataSet
 from resus.data.datasets.taobao import layout
-from resus.data.datasets.taobao.stream import is_sound, stream
+from resus.data.datasets.taobao.stream import events_of
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers.delimited import read_columns
@@ -50,6 +50,5 @@ DATA_SET = DataSet(
     options=frozenset({"user_field"}),
     login_page="https://tianchi.aliyun.com/dataset/56",
     optional=(layout.TRUTH_FILE,),
-    stream=stream,
-    sound=is_sound,
+    events=events_of,
 )

@@ -44,7 +44,11 @@ def schema_of(options: PrepareOptions) -> TableSchema:
     fields = ["adgroup_id", "pid", *ADS[1:], *PROFILES[1:], *([USER_FIELD] if options.user_field else [])]
     kinds = dict.fromkeys(fields, "categorical")
     roles = {"user": "user", "item": "adgroup_id", "label": "clk", "time": "time_stamp"}
-    return TableSchema.model_validate(roles | {"fields": kinds})
+    sides = {
+        "users": {"key": USER_FIELD, "fields": dict.fromkeys(PROFILES[1:], "categorical")},
+        "items": {"key": "adgroup_id", "fields": dict.fromkeys(ADS[1:], "categorical")},
+    }
+    return TableSchema.model_validate(roles | {"fields": kinds} | sides)
 
 
 def read_ads(folder: Path) -> FileRows:

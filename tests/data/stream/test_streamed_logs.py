@@ -1,0 +1,133 @@
+"""A table that is streamed gives the log, bit for bit, that the same table gives in memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from resus.checking import checked
+from resus.data.given import build_log
+from resus.data.log.log import InteractionLog
+from resus.data.options import BuildOptions
+from resus.data.problems import Findings
+from resus.data.readers.side_tables import read_sides
+from resus.data.schema import TableSchema
+from resus.data.stream.blocks import Block, Events
+from resus.data.stream.log import Sizes, log_rows, sort_events
+from resus.errors import DataError
+from resus.progress import silent
+
+FIELDS = {
+    "device": "categorical",
+    "tags": {"kind": "multi", "max_values": 2},
+    "price": "numeric",
+    "seen": {"kind": "multi"},
+}
+KINDS: dict[Any, Any] = {"seen": pl.List(pl.String), "device": pl.String, "tags": pl.String}
+OPTIONS = st.builds(
+    BuildOptions,
+    min_item_count=st.integers(1, 4),
+    min_count=st.integers(1, 3),
+    duplicates=st.sampled_from(["keep", "first", "last", "error"]),
+    single_events=st.sampled_from(["keep", "drop", "error"]),
+)
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["7", "07", "10", "9", "11"]),
+        st.sampled_from(["a", "b", "3.0", "3", "True"]),
+        st.integers(0, 1),
+        st.sampled_from([1, 2, 3, 20]),
+        st.sampled_from(["x", "y", None, "True", "true"]),
+        st.sampled_from(["p|q", "p", "q|r|s", None, "3.0|3"]),
+        st.floats(-1e3, 1e3, width=32),
+        st.lists(st.sampled_from(["u", "v", None, "1.0"]), max_size=3),
+    ),
+    min_size=2,
+    max_size=40,
+)
+
+
+def streamed(
+    frame: pl.DataFrame, schema: TableSchema, build: BuildOptions, folder: Path, cut: int, *, on_disk: bool
+) -> InteractionLog:
+    def read(findings: Findings) -> Iterator[Block]:
+        for part in frame.iter_slices(cut):
+            yield Block("the table", part, None)
+
+    sides, problems = read_sides(schema)
+    events = Events("log", "the table", schema, read, sides, problems)
+    sizes = Sizes(in_memory=0 if on_disk else 1 << 30, block_rows=cut)
+    found = sort_events(events, build, folder, silent, sizes)
+    rows = log_rows(found, folder, silent)
+    (folder / "log").mkdir()
+    rows.write(folder / "log")
+    return InteractionLog.open(folder / "log")
+
+
+def outcome(make: Any) -> InteractionLog | str:
+    try:
+        log: InteractionLog = make()
+    except DataError as error:
+        return str(error)
+    return log
+
+
+def first_problem(said: InteractionLog | str) -> str:
+    """The rest of a refusal counts further problems, which are not all looked for once there is one."""
+    return str(said).partition(" (and ")[0]
+
+
+@settings(deadline=None, max_examples=100, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@given(
+    rows=ROWS,
+    build=OPTIONS,
+    cut=st.sampled_from([1, 3, 100]),
+    timed=st.booleans(),
+    as_text=st.booleans(),
+    named=st.booleans(),
+    with_sides=st.booleans(),
+    on_disk=st.booleans(),
+)
+def test_streamed_is_in_memory(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[Any],
+    build: BuildOptions,
+    cut: int,
+    timed: bool,
+    as_text: bool,
+    named: bool,
+    with_sides: bool,
+    on_disk: bool,
+) -> None:
+    columns = ["user", "item", "click", "time", "device", "tags", "price", "seen"]
+    frame = pl.DataFrame(rows, schema=columns, orient="row").cast(KINDS)
+    frame = frame.with_columns(pl.col("click", "time", "price").cast(pl.String)) if as_text else frame
+    frame = frame.with_columns(pl.col("user") + "x") if named else frame
+    roles = {"user": "user", "item": "item", "label": "click", "fields": FIELDS} | ({"time": "time"} if timed else {})
+    if with_sides:
+        people = pl.DataFrame({"user": frame["user"].unique().sort(), "age": 0.5}).with_row_index("income")
+        things = pl.DataFrame(
+            {"item": ["a", "b", "3", "true"], "genres": ["g|h", "h", "i", None], "year": [1, 2, 3, 4]}
+        )
+        roles["users"] = {"frame": people, "fields": {"age": "categorical", "income": "numeric"}}
+        roles["items"] = {"frame": things, "fields": {"genres": "multi", "year": "numeric"}}
+    schema = checked(TableSchema, roles)
+    # an event is the same if its values are, however they are spelled
+    canonical = frame.with_columns(pl.col("item").replace({"3.0": "3", "True": "true"}))
+    canonical = canonical.with_columns(pl.col("device").replace({"True": "true"}))
+    expected = outcome(lambda: build_log(canonical, schema, build))
+    found = outcome(lambda: streamed(frame, schema, build, tmp_path_factory.mktemp("stream"), cut, on_disk=on_disk))
+    if isinstance(expected, str) or isinstance(found, str):
+        assert first_problem(found) == first_problem(expected)
+        return
+    assert found.features == expected.features
+    assert found.user_ids.to_pylist() == expected.user_ids.to_pylist()
+    for part in ("ids", "weights", "labels", "offsets"):
+        assert np.array_equal(getattr(found, part), getattr(expected, part)), part
+    assert found.content_hash == expected.content_hash
+    assert found.manifest.sides == expected.manifest.sides
