@@ -34,6 +34,7 @@ from rich.table import Table
 from benchmarks.service.served import LEARNERS, Served, ask, exported, items_of, served
 from resus.files import write_text
 from resus.model.encoders import FMSettings, LRSettings, NetworkSettings
+from resus.model.predictors.in_numpy import MeanInNumpy
 from resus.serving.engine import Engine
 from resus.serving.limits import EVENTS_PER_USER
 from resus.serving.loaded import LoadedModel
@@ -91,7 +92,7 @@ def _checkout(commit: str | None) -> Iterator[Path | None]:
 def _of_learner(learner: str, seconds: int, rounds: int, other: Path | None) -> dict[str, float]:
     run = exported(learner)
     console.print(f"{learner}: {rounds} rounds of {seconds} s per part …")
-    figures = _at_rest(run)
+    figures = _at_rest(run) | {"networks_of_the_shared_model": _networks(LoadedModel.load(run))}
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         began = time.perf_counter()
@@ -159,9 +160,9 @@ def _after_event(user: str, chance: random.Random, items: Sequence[str]) -> Iter
 
 
 def _bare_products(loaded: LoadedModel, rows: int) -> dict[str, float]:
-    """Seconds of the matrix products of Ψ, and of Φ if it is a network, on so many rows."""
+    """Seconds of the matrix products of Ψ, of all its networks, and of Φ if it is a network, on so many rows."""
     generator, layers = np.random.default_rng(1), []
-    for part in (loaded.config.predictor, loaded.config.encoder):
+    for part in (*[loaded.config.predictor] * _networks(loaded), loaded.config.encoder):
         if isinstance(part, NetworkSettings) and not isinstance(part, LRSettings | FMSettings):
             widths = [len(loaded.features.fields) * part.embedding_dim, *part.hidden_units]
             layers.append([generator.standard_normal(pair, dtype=np.float32) for pair in itertools.pairwise(widths)])
@@ -174,6 +175,12 @@ def _bare_products(loaded: LoadedModel, rows: int) -> dict[str, float]:
                 values = values @ matrix
         taken.append(time.perf_counter() - began)
     return {f"products_{rows}": statistics.median(taken)}
+
+
+def _networks(loaded: LoadedModel) -> int:
+    """How many networks the shared model has: RESUS+ may answer with the mean of those that cross-fitting trained."""
+    predictor = loaded.model.predictor
+    return len(predictor.members) if isinstance(predictor, MeanInNumpy) else 1
 
 
 def _replayed(name: str, service: Served, folder: str, lines: Sequence[Line], seconds: int) -> dict[str, float]:
@@ -299,6 +306,8 @@ def _show(figures: dict[str, dict[str, float]]) -> None:
 def _said(name: str, value: float | None) -> str:
     if value is None:
         return ""
+    if name.startswith("networks"):
+        return f"{value:.0f}"
     if "_over_" in name:
         return f"{value:.2f} ×"
     if "bytes" in name:

@@ -84,14 +84,14 @@ class MeanInNumpy(RowPredictor):
     """The mean of several, such as those that cross-fitting trains on different users."""
 
     def __init__(self, members: Sequence[RowPredictor]) -> None:
-        self._members = members
+        self.members = members
 
     def __call__(self, rows: Rows) -> Floats:
-        mean: Floats = np.mean([member(rows) for member in self._members], axis=0)
+        mean: Floats = np.mean([member(rows) for member in self.members], axis=0)
         return mean
 
     def check(self, rows: Rows) -> None:
-        for member in self._members:
+        for member in self.members:
             member.check(rows)
 
 
