@@ -7,6 +7,7 @@
 own process; polars' streaming engine also without a limit, to see what it needs.
 """
 
+import argparse
 import json
 import resource
 import subprocess
@@ -112,16 +113,22 @@ def own(rows: int) -> None:
         print(f"prepare: {seconds:.0f} s, {rows / seconds:,.0f} rows/s, peak {peak / 1e9:.2f} GB")
 
 
-def main(arguments: list[str]) -> None:
-    if arguments[:1] == ["sort"]:
-        sort_with(arguments[1], arguments[2], arguments[3], int(arguments[4]))
-    elif arguments[:1] == ["engines"] and len(arguments) == 2:
-        engines(Path(arguments[1]))
-    elif arguments[:1] == ["own"] and len(arguments) == 2:
-        own(int(arguments[1]))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = parser.add_subparsers(dest="part", required=True, metavar="engines|own")
+    parts.add_parser("engines").add_argument("folder", type=Path)
+    parts.add_parser("own").add_argument("rows", type=int)
+    one = parts.add_parser("sort")  # one engine in a process of its own
+    for name, kind in (("engine", str), ("source", str), ("out", str), ("limit", int)):
+        one.add_argument(name, type=kind)
+    asked = parser.parse_args()
+    if asked.part == "engines":
+        engines(asked.folder)
+    elif asked.part == "own":
+        own(asked.rows)
     else:
-        sys.exit(__doc__)
+        sort_with(asked.engine, asked.source, asked.out, asked.limit)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -214,7 +214,7 @@ def test_a_folder_without_a_model_gives_advice(tmp_path: Path) -> None:
     assert "resus train" in refused(tmp_path / "nowhere")
     assert "point to a folder that 'resus train' made" in refused(tmp_path)
     (tmp_path / "checkpoints").mkdir()
-    assert "--resume" in refused(tmp_path)
+    assert "resume=True" in refused(tmp_path)
     (tmp_path / "file").write_text("")
     assert "is a file, not a folder" in refused(tmp_path / "file")
 

@@ -142,7 +142,7 @@ def test_a_schema_that_never_ends_is_one_sentence(folder: Path, content: str, to
 
 
 def test_a_parquet_file_of_more_rows_than_memory_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resus.data.readers.tables.memory_bytes", lambda: 100)
+    monkeypatch.setattr("resus.data.readers.files.memory_bytes", lambda: 100)
     words = ("prepare", "events.parquet", "--schema", "schema.yaml", "--out", "new")
     assert "rows do not fit in memory" in refused_here(*words, cwd=folder)
 
