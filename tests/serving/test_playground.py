@@ -89,7 +89,7 @@ def candidates(service: Serving) -> dict[str, str]:
 def choices(service: Serving) -> dict[str, list[str]]:
     """The fields that a visitor can choose, with their values; the first value is the default."""
     fields = service.client.get("/v1/model").json()["fields"]
-    return {field["name"]: field["values"] for field in fields if field["role"] == "context"}
+    return {field["name"]: field["values"] for field in fields if field["role"] != "item" and field["values"]}
 
 
 @pytest.fixture(scope="module")
@@ -462,7 +462,7 @@ def test_causes_are_said_by_a_model_that_knows_them(visit: Visit, third: Path, t
         found = plus.client.get("/v1/catalogue", params={"limit": 20}).json()["items"]
         titles = {one["item"]: one["title"] or f"item {one['item']}" for one in found}
         fields = plus.client.get("/v1/model").json()["fields"]
-        context = {one["name"]: one["values"][0] for one in fields if one["role"] == "context" and one["values"]}
+        context = {one["name"]: one["values"][0] for one in fields if one["role"] != "item" and one["values"]}
         done: list[Event] = [(item, float(place % 2), context) for place, item in enumerate(list(titles)[:6])]
         for count, (item, label, _) in enumerate(done, start=1):
             judge(page, f"{'Like' if label else 'Dislike'} {titles[item]}")

@@ -179,7 +179,7 @@ def test_a_predictor_that_is_trained_alone_resumes(tmp_path: Path) -> None:
 def test_a_run_resumes_only_with_the_same_settings_data_and_predictor(tmp_path: Path) -> None:
     kill("ridge", "residuals", 0, tmp_path)
     given = train_predictor(config_of("ridge"), log())
-    with pytest.raises(ArtifactError, match="holds an unfinished run: resume it with --resume"):
+    with pytest.raises(ArtifactError, match="holds an unfinished run: resume it with resume=True"):
         train(config_of("ridge"), log(), folder=tmp_path)
     for config, predictor in ((config_of("nearest"), None), (config_of("ridge"), given)):
         with pytest.raises(ArtifactError, match="holds an unfinished run with other settings or other data"):
