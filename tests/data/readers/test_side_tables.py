@@ -19,7 +19,7 @@ from resus.errors import DataError
 KEEP = BuildOptions(duplicates="keep", single_events="keep")
 ROLES = {"user": "who", "item": "what", "label": "click", "time": "at"}
 USER_FIELDS = {"country": "categorical"}
-ITEM_FIELDS = {"genres": "multi", "kind": "categorical"}
+ITEM_FIELDS = {"genres": "multi", "kind": "categorical", "year": "numeric"}
 SCHEMA = """
 user: who
 item: what
@@ -38,6 +38,7 @@ def test_a_joined_table_gives_the_log_of_one_joined_by_hand(data: st.DataObject)
     events = pl.DataFrame(rows, schema=["who", "what", "click"], orient="row").with_row_index("at")
     people = pl.DataFrame({"id": ["0", "1.0", "4"], "country": ["a", None, "b"]})
     things = pl.DataFrame({"what": [0.0, 1.0, 5.0], "genres": ["x|y", "z", "x"], "kind": [True, False, None]})
+    things = things.with_columns(year=pl.Series([1990.0, 2001.5, 2020.0]))
     sides = {
         "users": {"frame": people, "key": "id", "fields": USER_FIELDS},
         "items": {"frame": things, "fields": ITEM_FIELDS},
@@ -49,7 +50,7 @@ def test_a_joined_table_gives_the_log_of_one_joined_by_hand(data: st.DataObject)
     expected = build_log(by_hand, checked(TableSchema, ROLES | {"fields": USER_FIELDS | ITEM_FIELDS}), KEEP)
     assert log.content_hash == expected.content_hash
     assert log.manifest.table is not None
-    assert (log.manifest.table.of_user, log.manifest.table.of_item) == (("country",), ("genres", "kind"))
+    assert (log.manifest.table.of_user, log.manifest.table.of_item) == (("country",), ("genres", "kind", "year"))
     counts = log.manifest.sides["users"]
     assert counts.events == sum(user not in (0, 1, 4) for user, *_ in rows)
     assert counts.missing == len({user for user, *_ in rows} - {0, 1, 4})
@@ -86,7 +87,7 @@ def test_it_works_with_files_and_is_made_again_when_a_side_table_changes(place: 
     assert problems == []
     (notice,) = notices
     assert "people.csv: 1 user has no row (4 of the events, the first in events.csv, row 4)" in notice
-    assert "1 of 3 row names no user of the events, first row 4" in notice
+    assert "1 of 3 rows names no user of the events, first row 4" in notice
 
 
 def write(name: str, text: str) -> Callable[[Path], object]:
@@ -96,6 +97,11 @@ def write(name: str, text: str) -> Callable[[Path], object]:
 def things(**columns: Any) -> Callable[[Path], object]:
     whole = {"what": list(range(4)), "genres": ["x"] * 4, "price": [1.0] * 4} | columns
     return lambda place: pl.DataFrame(whole).write_parquet(place / "things.parquet")
+
+
+def needed_price(place: Path) -> None:
+    (place / "schema.yaml").write_text(SCHEMA.replace("price: numeric", "price: {kind: numeric, missing: refuse}"))
+    pl.DataFrame({"what": range(3), "genres": ["x"] * 3, "price": [1.0] * 3}).write_parquet(place / "things.parquet")
 
 
 def pipe(place: Path) -> None:
@@ -131,6 +137,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "no number": (
         things(price=["1", "2", "x", "4"]),
         r"things\.parquet, row 3, column 'price': 'x' is not a finite number",
+    ),
+    "an item without a row whose number is needed": (
+        needed_price,
+        r"events\.csv, row 5, column 'price': item '3' has no row in .*things\.parquet, and the field must not be "
+        r"missing \(the first of 3 such rows\)",
     ),
     "a list": (things(price=[[1.0]] * 4), r"things\.parquet, column 'price': each cell holds several values"),
     "damaged": (write("things.parquet", "PAR1"), r"things\.parquet: it is not a whole Parquet file"),

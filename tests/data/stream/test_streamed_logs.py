@@ -104,18 +104,22 @@ def test_streamed_is_in_memory(
     with_sides: bool,
     on_disk: bool,
 ) -> None:
+    rows = [*rows, ("7", "a", 0, 5, "x", "p", 0.5, ["u"]), ("7", "a", 1, 6, "y", "q", 1.5, [])]  # both labels
     columns = ["user", "item", "click", "time", "device", "tags", "price", "seen"]
     frame = pl.DataFrame(rows, schema=columns, orient="row").cast(KINDS)
     frame = frame.with_columns(pl.col("click", "time", "price").cast(pl.String)) if as_text else frame
     frame = frame.with_columns(pl.col("user") + "x") if named else frame
     roles = {"user": "user", "item": "item", "label": "click", "fields": FIELDS} | ({"time": "time"} if timed else {})
     if with_sides:
-        people = pl.DataFrame({"user": frame["user"].unique().sort(), "age": 0.5}).with_row_index("income")
+        people = pl.DataFrame({"user": frame["user"].unique().sort(), "age": 0.5}).with_row_index("income").head(3)
         things = pl.DataFrame(
             {"item": ["a", "b", "3", "true"], "genres": ["g|h", "h", "i", None], "year": [1, 2, 3, 4]}
         )
         roles["users"] = {"frame": people, "fields": {"age": "categorical", "income": "numeric"}}
-        roles["items"] = {"frame": things, "fields": {"genres": "multi", "year": "numeric"}}
+        roles["items"] = {
+            "frame": things.filter(pl.col("item") != "b"),
+            "fields": {"genres": "multi", "year": "numeric"},
+        }
     schema = checked(TableSchema, roles)
     # an event is the same if its values are, however they are spelled
     canonical = frame.with_columns(pl.col("item").replace({"3.0": "3", "True": "true"}))

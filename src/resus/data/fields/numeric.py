@@ -63,11 +63,13 @@ class NumericField(Field):
     ) -> Self:
         numbers, _ = as_numbers(column)
         present = np.isfinite(numbers)
-        numbers, rows = numbers[present], np.ones(int(present.sum())) if counts is None else counts[present]
+        if not present.all():
+            numbers, counts = numbers[present], None if counts is None else counts[present]
         low, high = (float(numbers.min()), float(numbers.max())) if numbers.size else (0.0, 1.0)
         center = low if options.center is None else options.center
         scale = ((high - low) or 1.0) if options.scale is None else options.scale
-        mean = float(np.average(numbers, weights=rows)) if rows.sum() else 0.0
+        rows = len(numbers) if counts is None else int(counts.sum())
+        mean = float(np.average(numbers, weights=counts)) if rows else 0.0
         return cls(name, (), center, scale, options.missing, mean if options.missing == "mean" else 0.0)
 
     @property

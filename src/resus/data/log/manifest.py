@@ -68,7 +68,7 @@ class SideCounts(_Record):
                 f"{self.first_missing}), so the fields are missing there"
             )
         if self.unused:
-            what = "rows name" if self.unused > 1 else "row names"
+            what = "rows name" if self.unused > 1 else "rows names"
             said.append(
                 f"{self.unused:,} of {self.rows:,} {what} no {noun} of the events, first row {self.first_unused}"
             )

@@ -42,8 +42,16 @@ class SideRows:
     def noun(self) -> str:
         return _NOUNS[self.role]
 
+    @property
+    def article(self) -> str:
+        return "an" if self.role == "items" else "a"
+
     def line(self, row: int) -> int:
         return int(self.lines[row]) if self.lines is not None else 1 + row
+
+    def needs(self, name: str) -> bool:
+        """Whether the value of a field must not be missing."""
+        return any(bool(found.mask.any()) for found in self.kinds[name].bad_rows(self.frame[name].clear(1)))
 
     def rows_of(self, values: pl.Series) -> Integers:
         """The row of each value of the events' column, `NO_ROW` where there is none."""
@@ -184,12 +192,12 @@ class SideMatch:
             what = f"{self._without:,} {side.unlisted} name a {side.column} that is not listed, the first {shown!r}"
             return [Problem(side.where, None, side.key, what, "fetch the file again: rows are missing")]
         if self._used.any():
-            needed = [name for name, kind in side.kinds.items() if kind.bad_rows(side.frame[name].clear(1))]
+            needed = [name for name in side.kinds if side.needs(name)]
             many = f" (the first of {self._without:,} such rows)" if self._without > 1 else ""
             what = f"{side.noun} {shown!r} has no row in {side.where}, and the field must not be missing{many}"
             return [Problem(where, line, name, what, "add the row, or delete its events") for name in needed]
         what = (
-            f"none of its {len(side.keys):,} rows names a {side.noun} of the events: the first key is "
+            f"none of its {len(side.keys):,} rows names {side.article} {side.noun} of the events: the first key is "
             f"{side.keys[0]!r}, the first {side.noun} of the events {shown!r}"
         )
         return [
