@@ -107,7 +107,7 @@ def test_a_killed_prepare_leaves_no_log_and_the_next_one_cleans_up(tmp_path: Pat
     with start(*words, cwd=tmp_path) as process:
         assert process.stderr is not None
         for line in process.stderr:
-            if line.startswith("reading impressions"):
+            if line.startswith("counting"):
                 process.kill()
                 break
         process.stderr.read()

@@ -123,7 +123,7 @@ def test_parquet_is_scored_block_by_block(folder: Path, tmp_path: Path, monkeypa
 def test_help_and_docs_warn_of_a_model_fitted_on_the_same_table(folder: Path) -> None:
     root = Path(__file__).parents[2]
     said = succeed_here("prepare", "--help", cwd=folder)
-    for text in (said, (root / "README.md").read_text(), (root / "docs" / "external.md").read_text()):
+    for text in (said, (root / "docs" / "external.md").read_text()):
         words = " ".join(text.replace("│", " ").replace("*", "").split())
         assert "on other users or on earlier data than this table, otherwise it knows the test users' labels" in words
         assert "RESUS+ cannot cross-fit your model" in words
