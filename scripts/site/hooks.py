@@ -26,24 +26,9 @@ PAGES = {
     "README.md": "index.md",
 }
 ORIGINS = {place: document for document, place in PAGES.items() if document != "README.md"}
-EXPECTED = {"gpu.md", "lifecycle.md", "proving.md", "python.md", "tables.md", "values.md"}
 FENCED = re.compile(r"(^```.*?^```)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<=\]\()([^)#\s]+)")
 GENERATED = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Leave pages that are not written yet out of the navigation."""
-    config.nav = _written(config.nav, Path(config.docs_dir))
-    return config
-
-
-def _written(nav: Any, docs: Path) -> Any:
-    if isinstance(nav, list):
-        return [kept for entry in nav if (kept := _written(entry, docs))]
-    if isinstance(nav, dict):
-        return {title: kept for title, entry in nav.items() if (kept := _written(entry, docs))}
-    return None if nav in EXPECTED and not (docs / nav).is_file() else nav
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
