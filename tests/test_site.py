@@ -66,7 +66,7 @@ def test_no_page_needs_another_host(site: Path) -> None:
     [
         (
             "[one](nowhere.md) [two](#nowhere) [three](../../nowhere.txt)",
-            ["nowhere.md", "#nowhere", "files/nowhere.txt", "unlisted.md"],
+            ["nowhere.md", "#nowhere", "nowhere.txt", "unlisted.md"],
         ),
         ("::: resus.nowhere", ["resus.nowhere"]),
     ],

@@ -21,6 +21,7 @@ FILES = [
     "encoder.onnx",
     "model.safetensors",
     "predictor.onnx",
+    "profiles.arrow",
     "test-users.json",
 ]
 

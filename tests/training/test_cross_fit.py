@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from planted_models import TINY, events, log_of
+from planted_models import TINY, complete_events, log_of
 
 from resus.arrays import Floats, Integers
 from resus.config.resolve import resolve
@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = TINY | {"learner.kind": "plus", "training.folds": FOL
 
 @cache
 def log() -> InteractionLog:
-    return log_of(events())
+    return log_of(complete_events())
 
 
 def config_of(**changes: Any) -> Config:
