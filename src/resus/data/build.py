@@ -55,7 +55,7 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
             of_item=schema.of_item,
             may_be_of_item=[name for name in schema.fields if name not in schema.of_user],
             seed=options.seed,
-            side_by_side=schema.time is not None,
+            times=as_times(frame[schema.time]) if schema.time else None,
         )
     frame = _sort(frame, schema)
     features = FeatureMap.learn(frame, schema, options.min_count)

@@ -127,7 +127,7 @@ def _fit(
         chosen = GradientSettings.sharing(run.config.predictor)
         schedule = run.schedule(
             stage,
-            epochs=epochs or chosen.epochs,
+            epochs=chosen.epochs if epochs is None else max(1, epochs),
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_predictor(predictor),
             continues=continues,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from resus import build_log
 from resus.data.doctor import diagnose
 from resus.data.log.log import InteractionLog
+from resus.data.negatives.drawing import draw_items
 from resus.data.negatives.settings import NegativeSettings
 from resus.data.negatives.table import belongs_to_item, with_negatives
 from resus.data.options import BuildOptions, PrepareOptions
@@ -22,7 +23,7 @@ EVENTS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0,
 COLUMNS = ["user", "item", "place", "mood"]
 
 
-def drawn_for(logs: pl.DataFrame, seed: int = 0, **settings: Any) -> pl.DataFrame:
+def drawn_for(logs: pl.DataFrame, seed: int = 0, times: pl.Series | None = None, **settings: Any) -> pl.DataFrame:
     """The negatives, in the order of their events."""
     whole, _ = with_negatives(
         logs.with_columns(label=1),
@@ -33,10 +34,37 @@ def drawn_for(logs: pl.DataFrame, seed: int = 0, **settings: Any) -> pl.DataFram
         of_item=(),
         may_be_of_item=(),
         seed=seed,
-        side_by_side=False,
+        times=times,
     )
-    assert whole.head(logs.height).drop("label").equals(logs)
+    assert whole.filter(label=1).drop("label").equals(logs)
     return whole.filter(label=0).drop("label")
+
+
+def test_with_times_a_negative_was_not_had_so_far_and_says_nothing_of_later_events() -> None:
+    """Users take 20 of 40 items in random order: as many of the drawn items are taken later as of all others."""
+    random = np.random.default_rng(3)
+    taken = np.array([random.permutation(40)[:20] for _ in range(300)])
+    users, moments = np.repeat(np.arange(300), 20), np.tile(np.arange(20), 300)
+    logs = pl.DataFrame({"user": users, "item": taken.ravel(), "moment": moments})
+    drawn = drawn_for(logs, times=logs["moment"], per_event=2)
+    rank = np.full((300, 40), 99)
+    np.put_along_axis(rank, taken, np.arange(20)[None, :], axis=1)
+    when = rank[drawn["user"].to_numpy(), drawn["item"].to_numpy()]
+    now = drawn["moment"].to_numpy()
+    assert (when > now).all()
+    expected = (19 - moments) / (39 - moments)  # of the items not had so far, these are taken later
+    assert abs((when < 99).mean() - expected.mean()) < 0.02
+
+
+def test_an_item_that_nobody_has_had_blocks_nothing() -> None:
+    drawn = draw_items(
+        np.zeros(3, dtype=np.int64),
+        np.empty(0, dtype=np.int64),
+        np.full(4, 0.25),
+        lambda _, pending: np.zeros(len(pending), dtype=np.int64),
+        lambda pending: np.zeros(len(pending)),
+    )
+    assert drawn.tolist() == [0, 0, 0]
 
 
 @given(
@@ -53,7 +81,7 @@ def test_a_negative_is_an_item_the_user_never_had_in_that_context(
     used = {(user, place, mood): set[int]() for user, _, place, mood in events}
     for user, item, place, mood in events:
         used[user, place, mood].add(item)
-    chosen = {"context": ["place", "mood"], "per_event": per_event, "by": by}
+    chosen: dict[str, Any] = {"context": ["place", "mood"], "per_event": per_event, "by": by}
     possible = [(user, place, mood) for user, _, place, mood in events if len(used[user, place, mood]) < len(items)]
     if not possible:
         with pytest.raises(DataError, match="no negative can be drawn"):
@@ -111,9 +139,9 @@ def test_a_drawn_item_brings_its_own_fields_and_takes_the_rest_from_the_event() 
     events = rows.filter(label=1)
     for column in ("who", "age", "device"):
         assert rows[column].to_list() == [value for value in events[column] for _ in range(3)]
-    had = events.group_by("who").agg("what")
-    beside = rows.filter(label=0).join(had.rename({"what": "had"}), on="who")
-    assert not beside.select(pl.col("what").is_in("had").any()).item()
+    for place, row in enumerate(rows.iter_rows(named=True)):
+        so_far = rows[: place + 1].filter(label=1, who=row["who"])["what"]
+        assert row["label"] == 1 or row["what"] not in so_far
 
 
 def test_fields_of_items_are_found_although_a_user_returns_to_an_item() -> None:

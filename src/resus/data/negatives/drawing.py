@@ -26,21 +26,35 @@ def items_at(bounds: Doubles, uniforms: Doubles) -> Integers:
 
 
 def draw_items(
-    places: Integers, had: Integers, chances: Doubles, candidates: Candidates, uniforms: Uniforms
+    places: Integers,
+    had: Integers,
+    chances: Doubles,
+    candidates: Candidates,
+    uniforms: Uniforms,
+    *,
+    since: Integers | None = None,
+    now: Integers | None = None,
 ) -> Integers:
     """One item for each place, such as a user: the first candidate that was not had there.
 
-    `had` holds `place * len(chances) + item`, sorted and distinct. No place has had every item.
+    `had` holds `place * len(chances) + item`, sorted and distinct. No place has had every item. `since` says when each
+    of them was had first, and `now` when each draw is made: an item that is had only later may be drawn.
     """
+
+    def blocked(pending: Integers) -> Integers:
+        """Which of the draws are of an item that was had."""
+        found = _among(bases[pending] + drawn[pending], had, since, None if now is None else now[pending])
+        return pending[found]
+
     bases = places * len(chances)
     pending = np.arange(len(places))
     drawn = candidates(0, pending)
     for number in range(1, ROUNDS):
-        pending = pending[_among(bases[pending] + drawn[pending], had)]
+        pending = blocked(pending)
         if not len(pending):
             return drawn
         drawn[pending] = candidates(number, pending)
-    pending = pending[_among(bases[pending] + drawn[pending], had)]
+    pending = blocked(pending)
     for place in np.unique(places[pending]):
         own = pending[places[pending] == place]
         first, last = np.searchsorted(had, [place * len(chances), (place + 1) * len(chances)])
@@ -57,7 +71,9 @@ def exhausted(had: Integers, n_places: int, n_items: int) -> Booleans:
     return full
 
 
-def _among(codes: Integers, had: Integers) -> Booleans:
+def _among(codes: Integers, had: Integers, since: Integers | None, now: Integers | None) -> Booleans:
+    if not len(had):
+        return np.zeros(len(codes), dtype=np.bool_)
     places = np.minimum(np.searchsorted(had, codes), len(had) - 1)
     found: Booleans = had[places] == codes
-    return found
+    return found if since is None or now is None else found & (since[places] <= now)

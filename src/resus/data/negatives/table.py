@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from resus.arrays import Integers
+from resus.arrays import Booleans, Integers
 from resus.data.fields.values import as_text
 from resus.data.negatives.drawing import chances_of, draw_items, exhausted, items_at
 from resus.data.negatives.settings import DrawnNegatives, NegativeSettings
@@ -25,13 +25,14 @@ def with_negatives(
     of_item: Sequence[str],
     may_be_of_item: Sequence[str],
     seed: int,
-    side_by_side: bool,
+    times: pl.Series | None,
 ) -> tuple[pl.DataFrame, DrawnNegatives]:
-    """The rows and their negatives: after all rows, or `side_by_side`, each after its event.
+    """The rows and their negatives: after all rows or, if rows have `times`, each after its event.
 
     A negative is the row of its event with label 0 and another item, which brings along its own fields. The items are
-    drawn from those of all positive events; one may be drawn twice. A user with an event of label 0 gets none. Fields
-    that are not known to be `of_item` belong to the item if the rows say so.
+    drawn from those of all positive events; one may be drawn twice. With times, an item that the user has only later
+    may be drawn: otherwise a drawn item would tell that the user never takes it. A user with an event of label 0 gets
+    none. Fields that are not known to be `of_item` belong to the item if the rows say so.
     """
     positive = frame[label] == 1
     alone = frame.select((pl.col(label) == 1).all().over(user)).to_series()
@@ -40,7 +41,7 @@ def with_negatives(
     codes = items.replace_strict(known, np.arange(len(known)), default=-1, return_dtype=pl.Int64).to_numpy()
     places = _places(frame, user, settings.context)
     counts = np.bincount(codes[positive.to_numpy()], minlength=len(known))
-    had = np.unique((places * len(known) + codes)[codes >= 0])
+    had, since, now = _had(places * len(known) + codes, codes >= 0, times)
     possible = alone.to_numpy() & ~exhausted(had, int(places.max()) + 1, len(known))[places]
     events = np.flatnonzero(possible)
     if not len(events):
@@ -48,7 +49,7 @@ def with_negatives(
             "no negative can be drawn, because every user has had every item, or has an event of label 0: leave "
             "negatives out"
         )
-    drawn = _drawn(places[events], had, counts, settings, seed)
+    drawn = _drawn(places[events], had, counts, settings, seed, since, None if now is None else now[events])
     own = settings.item_fields
     if own is None:
         others = (name for name in may_be_of_item if name not in (item, *of_item))
@@ -58,7 +59,7 @@ def with_negatives(
     copied = frame[row_of_item[drawn]].select([item, *own])
     negatives = frame[rows].with_columns(*copied, pl.lit(0, frame[label].dtype).alias(label))
     whole = pl.concat([frame, negatives])
-    if side_by_side:
+    if times is not None:
         whole = whole[np.argsort(np.concatenate([np.arange(frame.height), rows]), kind="stable")]
     facts = DrawnNegatives(
         per_event=settings.per_event,
@@ -97,7 +98,25 @@ def _places(frame: pl.DataFrame, user: str, context: tuple[str, ...]) -> Integer
     return named.select(pl.struct(pl.all()).rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
 
 
-def _drawn(places: Integers, had: Integers, counts: Integers, settings: NegativeSettings, seed: int) -> Integers:
+def _had(keys: Integers, known: Booleans, times: pl.Series | None) -> tuple[Integers, Integers | None, Integers | None]:
+    """What was had, sorted and distinct; when it was had first; and when each row is. The last two only with times."""
+    if times is None:
+        return np.unique(keys[known]), None, None
+    now = times.rank("dense").to_numpy().astype(np.int64)
+    order = np.lexsort((now[known], keys[known]))
+    had, first = np.unique(keys[known][order], return_index=True)
+    return had, now[known][order][first], now
+
+
+def _drawn(
+    places: Integers,
+    had: Integers,
+    counts: Integers,
+    settings: NegativeSettings,
+    seed: int,
+    since: Integers | None,
+    now: Integers | None,
+) -> Integers:
     rng = generator(Purpose.SAMPLED_NEGATIVES, seed)
     chances = chances_of(counts, settings.by)
     bounds = np.cumsum(chances)
@@ -108,7 +127,10 @@ def _drawn(places: Integers, had: Integers, counts: Integers, settings: Negative
         return items_at(bounds, rng.random(len(pending)))
 
     repeated = np.repeat(places, settings.per_event)
-    return draw_items(repeated, had, chances, candidates, lambda pending: rng.random(len(pending)))
+    moments = None if now is None else np.repeat(now, settings.per_event)
+    return draw_items(
+        repeated, had, chances, candidates, lambda pending: rng.random(len(pending)), since=since, now=moments
+    )
 
 
 def _row_of_each(codes: Integers, values: pl.DataFrame) -> Integers:

@@ -227,8 +227,8 @@ class Times:
         if times.dtype.is_float() or times.dtype.is_decimal() or times.dtype == pl.UInt64:
             self.kind = pl.Float64
             return times.cast(pl.Float64)
-        if times.dtype == pl.Date:
-            times = times.cast(pl.Datetime("us"))
+        if dates:  # parts may differ in their unit
+            times = times.cast(pl.Datetime("us", getattr(times.dtype, "time_zone", None)))
         return times.to_physical().cast(pl.Int64)
 
 
