@@ -1,4 +1,4 @@
-"""Shared by all tests: the published data, a tiny disk, and hypothesis without time limits."""
+"""Shared by all tests: their order, the published data, a tiny disk, and hypothesis without time limits."""
 
 import os
 import subprocess
@@ -17,6 +17,31 @@ pytest_plugins = ["service_fixtures"]
 os.environ["COLUMNS"] = "200"  # no line of a table wraps, whatever the terminal
 settings.register_profile("resus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("resus")
+
+# The files that take longest begin first, so that no process is left alone with one at the end.
+LONGEST = (
+    "cluster/test_ray_training.py",
+    "cluster/test_ray_prediction.py",
+    "cli/test_reproduce_command.py",
+    "external/test_model_files.py",
+    "test_notebooks.py",
+    "test_wheel.py",
+    "model/test_devices.py",
+    "estimator/test_types.py",
+    "paper/rivals/test_method_contract.py",
+    "test_readme.py",
+    "serving/test_playground.py",
+    "serving/test_store_crashes.py",
+    "serving/test_service_process.py",
+    "baselines/test_shelf.py",
+    "training/test_resume.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
 
 
 @pytest.fixture(scope="session", autouse=True)
