@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from planted_models import FEW_STEPS, small_log
 
@@ -50,6 +51,15 @@ def _few_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scales, "STEPS", FEW_STEPS)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _same_threads() -> Iterator[None]:
+    """A cell of a comparison sets how many threads torch has. Later tests would be slow with more than cores."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
