@@ -84,6 +84,6 @@ def workplace_in(base: Path) -> Path:
     folder = base / "workplace"
     if not folder.exists():
         folder.mkdir()
-        succeed("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=folder)
-        succeed("train", "log", *SMALL, "--out", "run", cwd=folder)
+        succeed_here("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=folder)
+        succeed_here("train", "log", *SMALL, "--out", "run", cwd=folder)
     return folder
