@@ -25,8 +25,9 @@ LONGEST = (
     "cluster/test_ray_prediction.py",
     "cli/test_reproduce_command.py",
     "external/test_model_files.py",
-    "test_notebooks.py",
+    "benchmarks/test_naive.py",
     "test_wheel.py",
+    "test_notebooks.py",
     "model/test_devices.py",
     "estimator/test_types.py",
     "paper/rivals/test_method_contract.py",
@@ -34,6 +35,7 @@ LONGEST = (
     "serving/test_playground.py",
     "serving/test_store_crashes.py",
     "serving/test_service_process.py",
+    "serving/test_profiles.py",
     "baselines/test_shelf.py",
     "training/test_resume.py",
 )
