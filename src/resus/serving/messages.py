@@ -137,9 +137,13 @@ class EventResult(Message):
 
 
 class EventsAnswer(Message):
-    """One result per event, in order, after all events are stored durably."""
+    """One result per event, in order, after all events are stored durably.
+
+    `warnings` says what the events hold that the model does not know; without such, there are none.
+    """
 
     results: list[EventResult]
+    warnings: list[str] | None = None
 
 
 class PredictRequest(Message):

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
 from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
@@ -82,6 +82,9 @@ class SqliteStore:
             self._opened = opened.pop_all()
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
+        return [added.status for added in self.add_traced(batch)]
+
+    def add_traced(self, batch: Sequence[tuple[str, Event]]) -> list[Added]:
         check_batch(batch)
         rows = [(user, event, event.features_as_json()) for user, event in batch]
         return self._write(lambda: [self._write_slots.add(*row) for row in rows])

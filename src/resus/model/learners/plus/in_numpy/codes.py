@@ -53,9 +53,7 @@ class CodeColumns:
 
     def unpack(self, encoded: Floats) -> "Codes":
         items, halves, values, shares, taste, offered, chosen, common = (encoded[:, part] for part in self._slices)
-        low, high = halves.astype(np.int64).T
-        signatures = low + (high << SIGNATURE_BITS)
-        return Codes(items[:, 0], signatures, values, shares, taste, offered, chosen, common[:, 0])
+        return Codes(items[:, 0], halves, values, shares, taste, offered, chosen, common[:, 0])
 
     def pack(self, items: Array, contexts: Array, values: Array, shares: Array, vectors: Array) -> Floats:
         parts = [items[:, None], contexts, values, shares, vectors]
@@ -67,7 +65,7 @@ class Codes:
     """The codes of N rows, as `Codes` of the learner in torch."""
 
     items: Floats  # [N]
-    contexts: Integers  # [N]
+    halves: Floats  # [N, 2], of the signature of the context
     values: Floats  # [N, V]
     shares: Floats  # [N, V]
     taste: Floats  # [N, E]
@@ -77,3 +75,10 @@ class Codes:
 
     def __len__(self) -> int:
         return len(self.items)
+
+    @cached_property
+    def contexts(self) -> Integers:
+        """`[N]`: the signature of each context; 0 if there is none."""
+        low, high = self.halves.astype(np.int64).T
+        signatures: Integers = low + (high << SIGNATURE_BITS)
+        return signatures

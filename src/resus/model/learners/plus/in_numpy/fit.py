@@ -20,14 +20,15 @@ class Said:
 
 
 def fit(events: Said, system: Dense | Iterative, start: Doubles, steps: int) -> Doubles:
-    """α `[k]`: see `resus.model.learners.plus.fit`."""
+    """α `[k]`: see `resus.model.learners.plus.fit`. `start` is the fit to almost the same events, or 0."""
     if not len(start):
         return start
     dual, added = start, system.times(start)
-    for _ in range(min(PARABOLAS, steps)):
+    parabolas = 0 if steps > PARABOLAS and start.any() else min(PARABOLAS, steps)  # a near fit needs none
+    for _ in range(parabolas):
         dual, added = _under_parabola(events, system, added)
     height = _height(events, dual, added)
-    for _ in range(PARABOLAS, steps):
+    for _ in range(parabolas, steps):
         before = added
         chance = sigmoid(events.basis + before)
         weights = np.maximum(chance * (1 - chance), FLAT)
@@ -41,6 +42,13 @@ def fit(events: Said, system: Dense | Iterative, start: Doubles, steps: int) -> 
             break
         height = reached
     return dual
+
+
+def first_guess(label: float, logit: float, variance: float, trust: float | Doubles) -> float:
+    """α of a new event by a Newton step of its own: its logit before it, and the prior variance of what it moves."""
+    chance = float(sigmoid(np.array(logit)))
+    weight = max(chance * (1 - chance), FLAT) * float(trust)
+    return float(trust) * (label - chance) / (1 + weight * variance)
 
 
 def _under_parabola(events: Said, system: Dense | Iterative, added: Doubles) -> tuple[Doubles, Doubles]:

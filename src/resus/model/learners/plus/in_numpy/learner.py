@@ -5,10 +5,21 @@ from typing import ClassVar
 import numpy as np
 
 from resus.arrays import Doubles, Floats
-from resus.model.inference.parts import Answer, EventRows, Explanation, LiveLearner, LiveState, Weights
+from resus.model.inference.parts import (
+    Answer,
+    EventRows,
+    Explanation,
+    LiveLearner,
+    LiveState,
+    Weights,
+    with_entry,
+    with_pair,
+    without_entry,
+    without_pair,
+)
 from resus.model.learners.plus.in_numpy.catalogue import PreparedCatalogue
 from resus.model.learners.plus.in_numpy.codes import CodeColumns
-from resus.model.learners.plus.in_numpy.fit import Said, fit
+from resus.model.learners.plus.in_numpy.fit import Said, first_guess, fit
 from resus.model.learners.plus.in_numpy.fitted import Fitted
 from resus.model.learners.plus.in_numpy.scales import Scales
 from resus.model.learners.plus.in_numpy.systems import Dense, Iterative
@@ -66,13 +77,13 @@ class LivePlus(LiveState):
     def insert(self, place: int, encoded: Floats, label: float, basis: float) -> None:
         if self._gram is not None and len(self) < LONG:
             new, known = (self._scales.layout.unpack(rows) for rows in (encoded[None], self._events.encoded))
-            across = self._scales.covariance(new, known)[0]
-            row = np.insert(across, place, self._scales.variance(new)[0])
-            self._gram = np.insert(np.insert(self._gram, place, across, axis=0), place, row, axis=1)
+            across, own = self._scales.covariance_of_one(new, known), float(self._scales.variance(new)[0])
+            start = first_guess(label, basis + float(across @ self._start), own, self._scales.trust_in(label))
+            self._gram = with_pair(self._gram, place, with_entry(across, place, own))
         else:
-            self._gram = None
+            self._gram, start = None, 0.0
         self._events.insert(place, encoded, label, basis)
-        self._start, self._fitted = np.insert(self._start, place, 0.0), None
+        self._start, self._fitted = with_entry(self._start, place, start), None
 
     def correct(self, place: int, label: float) -> None:
         self._events.correct(place, label)
@@ -80,9 +91,9 @@ class LivePlus(LiveState):
 
     def remove(self, place: int) -> None:
         if self._gram is not None:
-            self._gram = np.delete(np.delete(self._gram, place, axis=0), place, axis=1)
+            self._gram = without_pair(self._gram, place)
         self._events.remove(place)
-        self._start, self._fitted = np.delete(self._start, place), None
+        self._start, self._fitted = without_entry(self._start, place), None
 
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         codes = self._scales.layout.unpack(encoded)

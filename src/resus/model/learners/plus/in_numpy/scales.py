@@ -28,9 +28,9 @@ class Scales:
         self.trust = np.ones(2) if trust is None else np.exp(trust).astype(np.float64)  # of a like and of a dislike
         self.by_size = None if sizes is None else sizes.astype(np.float64)
 
-    def trust_in(self, labels: Doubles) -> Doubles:
+    def trust_in(self, labels: Doubles | float) -> Doubles:
         """As how many labels each label counts."""
-        trust: Doubles = np.where(labels > 0, self.trust[0], self.trust[1])
+        trust: Doubles = np.where(np.asarray(labels) > 0, self.trust[0], self.trust[1])
         return trust
 
     def covariance(self, rows: Codes, others: Codes) -> Doubles:
@@ -42,6 +42,17 @@ class Scales:
             shares, other_shares = rows.shares[:, place], others.shares[:, place]
             if shares.any() and other_shares.any():
                 found += scale * _overlap((rows.values[:, place], shares), (others.values[:, place], other_shares))
+        return found
+
+    def covariance_of_one(self, row: Codes, others: Codes) -> Doubles:
+        """The same for a single row, `[N]`: values of different fields are never equal."""
+        found = np.full(len(others), self.bias or 0.0)
+        if self.taste is not None:
+            found += self.taste * (others.taste.astype(np.float64) @ row.taste[0].astype(np.float64))
+        if self.matches is not None:
+            shares = row.shares[0].astype(np.float64) * self.scale_of_value
+            own = ((others.values[:, :, None] == row.values[0]) @ shares) * others.shares
+            found += own.sum(axis=1)
         return found
 
     def variance(self, rows: Codes) -> Doubles:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from resus.arrays import Doubles
-from resus.model.inference.parts import inverse_of
+from resus.model.inference.parts import inverse_of_lower
 from resus.model.learners.plus.in_numpy.codes import Codes
 from resus.model.learners.plus.in_numpy.scales import Scales
 from resus.model.learners.plus.numbers import CLOSE
@@ -14,11 +14,11 @@ class Dense:
 
     def __init__(self, gram: Doubles) -> None:
         self._gram = gram
-        self._inverse: Doubles | None = None  # after the fit, if a deviation was asked for
+        self._factor: Doubles | None = None  # L⁻¹ of K + 1/w = LLᵀ after the fit, if a deviation was asked for
 
     @property
     def nbytes(self) -> int:
-        return 0 if self._inverse is None else self._inverse.nbytes
+        return 0 if self._factor is None else self._factor.nbytes
 
     def times(self, dual: Doubles) -> Doubles:
         product: Doubles = self._gram @ dual
@@ -29,14 +29,15 @@ class Dense:
 
     def reduction(self, weights: Doubles, across: Doubles) -> Doubles:
         """How much events that covary by `across` `[k, N]` take from the variances of N candidates, after the fit."""
-        if self._inverse is None:
-            self._inverse = inverse_of(self._matrix(weights))
-        found: Doubles = np.einsum("kn,kn->n", across, self._inverse @ across)
+        if self._factor is None:
+            self._factor = inverse_of_lower(np.linalg.cholesky(self._matrix(weights)).astype(np.float64, copy=False))
+        spread = self._factor @ across
+        found: Doubles = np.einsum("kn,kn->n", spread, spread)
         return found
 
     def _matrix(self, weights: Doubles) -> Doubles:
         matrix = self._gram.copy()
-        matrix[np.diag_indices_from(matrix)] += 1 / weights
+        matrix.flat[:: len(matrix) + 1] += 1 / weights
         return matrix
 
 
