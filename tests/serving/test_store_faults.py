@@ -386,6 +386,28 @@ def test_times_of_events_are_at_most_a_day_ahead() -> None:
             check_times([now, wrong])
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2024-01-31T10:00:00Z", 1706695200.0),
+        ("2024-01-31T12:00:00+02:00", 1706695200.0),
+        ("2024-01-31 10:00:00.5", 1706695200.5),
+        ("2024-01-31", 1706659200.0),
+        ("7", 7.0),
+    ],
+)
+def test_a_time_may_be_written_as_in_a_table(client: InProcess, text: str, seconds: float) -> None:
+    assert post(client, event(1) | {"time": text}) == ["added"]
+    assert client.get("/v1/users/u").json()["events"][0]["time"] == seconds
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "2" * 5000, "9999-01-01T00:00:00Z"])
+def test_text_that_is_no_time_is_one_sentence(client: InProcess, text: str) -> None:
+    refused = client.post("/v1/events", json={"events": [event(1) | {"time": text}]})
+    assert refused.status_code == 422
+    assert "since 1970" in refused.json()["error"]
+
+
 def test_the_service_refuses_the_far_future_and_takes_a_corrected_time(client: InProcess) -> None:
     far = client.post("/v1/events", json={"events": [event(1), event(2, time=9e15)]})
     assert far.status_code == 422
