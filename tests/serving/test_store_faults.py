@@ -364,6 +364,15 @@ def test_a_user_who_cannot_be_written_for_damage_makes_the_store_unready(
     store.close()
 
 
+def test_a_store_that_is_no_file_is_refused_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(StorageError, match="not a regular file"):
+            SqliteStore(str(tmp_path / name), capacity=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "folder"}
+
+
 def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")

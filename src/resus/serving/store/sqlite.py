@@ -66,6 +66,8 @@ class SqliteStore:
         self._reading = threading.Lock()
         self._written_at = 0.0
         self._reserve_bytes = 0
+        if self._path.exists() and not self._path.is_file():
+            raise StorageError(f"{path} is not a regular file: choose another place for the store")
         lock = self._path.with_name(f".{self._path.name}.lock")
         with locked(lock), self._in_one_sentence(), contextlib.ExitStack() as opened:
             with storage_errors(path):
