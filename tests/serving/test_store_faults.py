@@ -179,6 +179,30 @@ def test_what_is_acknowledged_in_a_damaged_log_is_there_after_a_crash(
         assert all(after.read(user).events[-1].id == "new" for user in acknowledged)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_acknowledged_in_a_damaged_file_is_there_after_a_crash(tmp_path: Path, seed: int) -> None:
+    """The pages that SQLite has in memory are those before the damage."""
+    chance, path = random.Random(seed), tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    filled(store)
+    store.delete("user 0")  # empties the log into the file
+    time.sleep(0.01)  # the clock of files may tick this slowly
+    size = path.stat().st_size
+    overwrite(path, [(chance.randrange(4096, size - 600), 600) for _ in range(1 + 30 * seed)], chance)
+    acknowledged = []
+    for number in range(1, 20):
+        with contextlib.suppress(StorageError):
+            store.add([("user 1", Event(f"new {number}", 50.0 + number, 1.0, {}))])
+            acknowledged.append(f"new {number}")
+    for end in ("", "-wal"):
+        shutil.copy(f"{path}{end}", tmp_path / f"after.db{end}")
+    with contextlib.suppress(StorageError):
+        store.close()
+    if acknowledged:
+        with contextlib.closing(SqliteStore(str(tmp_path / "after.db"), capacity=100)) as after:
+            assert {*acknowledged} <= {one.id for one in after.read("user 1").events}
+
+
 @given(rows=st.integers(1, 4), pairs=st.integers(1, 6), seed=st.integers(0, 99))
 def test_checksums_of_the_log_are_those_of_the_recurrence(rows: int, pairs: int, seed: int) -> None:
     words, start = (

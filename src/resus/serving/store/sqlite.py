@@ -63,7 +63,7 @@ class SqliteStore:
         path = Path(url.removeprefix("sqlite:"))
         self._path = path.absolute()  # so that ':memory:' is a file like any other
         self._capacity = capacity
-        self._reading = threading.Lock()
+        self._reading, self._proving = threading.Lock(), threading.Lock()
         self._written_at = 0.0
         self._reserve_bytes = 0
         if self._path.exists() and not self._path.is_file():
@@ -179,23 +179,28 @@ class SqliteStore:
     def _prove(self, users: Collection[str] = ()) -> None:
         """Compare the log with its checksums and read users without what SQLite has in memory, unless this was done
         within `PROOF_SECONDS` and found no damage. The users of a proof that failed are read again."""
-        now, doubted = time.monotonic(), self._doubted
-        if doubted is None and now < self._prove_at:
+        if self._is_proved():
             return
-        self._prove_at = now + PROOF_SECONDS
-        read = doubted or tuple(itertools.islice(users, PROVED_USERS))
-        try:
-            with self._in_one_sentence():
-                self._proof.check_log()
-                with contextlib.closing(self._connection()) as connection:
-                    connection.execute("BEGIN")
-                    slots = Slots(connection, capacity=self._capacity)
-                    for user in read:
-                        slots.read(user)
-        except BaseException:
-            self._doubted = read
-            raise
-        self._doubted = None
+        with self._proving:
+            if self._is_proved():  # another thread has just done it
+                return
+            read = self._doubted or tuple(itertools.islice(users, PROVED_USERS))
+            try:
+                with self._in_one_sentence():
+                    self._proof.check_log()
+                    with contextlib.closing(self._connection()) as connection:
+                        connection.execute("BEGIN")
+                        slots = Slots(connection, capacity=self._capacity)
+                        gone = [user for user in read if not slots.read(user).version]
+                    if any(self._group.run(lambda: [self._write_slots.version(user) for user in gone])):
+                        raise DamagedError("a user is gone")
+            except BaseException:
+                self._doubted = read
+                raise
+            self._doubted, self._prove_at = None, time.monotonic() + PROOF_SECONDS
+
+    def _is_proved(self) -> bool:
+        return self._doubted is None and time.monotonic() < self._prove_at
 
     def _on_reserved_disk(self, work: Callable[[], Returned]) -> Returned:
         """Do work that may use the disk that is reserved. What is free afterwards is reserved first."""
@@ -216,10 +221,8 @@ class SqliteStore:
         """A call that fails takes nothing of the others back. If the disk refuses the whole, each is tried alone."""
         try:
             self._check_files()
-            self._notice_other_writers()
             self._transact(group)
             self._check_files()  # what was written to a deleted file will not be there
-            self._notice_other_writers()
             if any(call.error is None for call in group):
                 self._written_at = time.monotonic()
         except Exception as error:
@@ -236,6 +239,7 @@ class SqliteStore:
         slots, execute = self._write_slots, self._writer.execute
         execute("BEGIN IMMEDIATE")
         try:
+            self._notice_other_programs()
             slots.begin()
             for call in group:
                 before = slots.latest
@@ -251,6 +255,7 @@ class SqliteStore:
                 execute("RELEASE one")
             slots.end()
             execute("COMMIT")
+            self._proof.was_touched()  # by this very transaction
         finally:
             if self._writer.in_transaction:
                 execute("ROLLBACK")
@@ -336,11 +341,17 @@ class SqliteStore:
         self._least_bytes = size
         self._proof.check_heads()
 
-    def _notice_other_writers(self) -> None:
-        """A program that is not SQLite may have done damage: compare the log now, and what is written next."""
+    def _notice_other_programs(self) -> None:
+        """Compare the log now, and read back what is written next, if another program wrote to the files. In a
+        transaction, so that no other worker writes meanwhile."""
         if self._proof.was_touched():
             self._prove_at = 0.0
-            self._proof.check_log()
+            try:
+                with self._in_one_sentence():
+                    self._proof.check_log()
+            except StorageError:
+                self._doubted = self._doubted or ()
+                raise
 
     @contextlib.contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
