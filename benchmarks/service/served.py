@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.published import published_log
+from benchmarks.published import RAW, published_log
 
 EXPORT = Path("runs/benchmarks/service")
 ROOT = Path(__file__).parents[2]
@@ -39,13 +39,16 @@ class Served:
 def exported(learner: str, *, source: Path = ROOT) -> Path:
     """An export, made once. One epoch per stage is enough: the time of a score does not depend on its quality.
 
-    `source` is the checkout that makes it, because another one may write other files.
+    `source` is the checkout that makes it, from a log of its own, because another one may write other files.
     """
     home = EXPORT if source == ROOT else EXPORT / _commit(source)
     folder = home / learner
     if folder.is_dir():
         return folder
-    log, _ = published_log("ml-1m")
+    log = published_log("ml-1m")[0] if source == ROOT else home / "log"
+    if not log.is_dir():
+        words = ["prepare", "ml-1m", "--path", RAW / "ml-1m", "--protocol", "paper", "--out", log]
+        subprocess.run(_resus(*words), env=_environment(source), check=True)
     run = home / f"{learner}-run"
     stage = "encoder" if learner == "plus" else "training"
     short = ["--set", "predictor.epochs=1", "--set", f"{stage}.epochs=1"]
