@@ -25,7 +25,10 @@ def test_fields_of_side_tables_are_fields_of_the_events() -> None:
 
 def test_what_is_stored_reads_back_without_frames() -> None:
     schema = checked(TableSchema, {**ROLES, "users": USERS | {"frame": object()}, "items": ITEMS})
-    assert TableSchema.model_validate_json(schema.model_dump_json()) == schema.stored()
+    stored = schema.stored()
+    assert TableSchema.model_validate_json(stored.model_dump_json()) == stored
+    assert stored.users is not None
+    assert (stored.users.frame, stored.users.path) == (None, str(Path("people.csv").absolute()))
 
 
 def test_paths_are_relative_to_the_schema_file(tmp_path: Path) -> None:

@@ -96,6 +96,9 @@ class SideTable(BaseModel):
     fields: Fields = pydantic.Field(min_length=1)
     frame: Any = pydantic.Field(default=None, exclude=True, repr=False)
 
+    def stored(self) -> Self:
+        return self.model_copy(update={"frame": None, "path": str(Path(self.path).absolute()) if self.path else None})
+
     @property
     def columns(self) -> list[str]:
         """Every column that the side table must have."""
@@ -195,9 +198,9 @@ class TableSchema(BaseModel):
         return [name for name in self.columns if name not in (*self.of_user, *self.of_item)]
 
     def stored(self) -> Self:
-        """The schema without frames: what a log and a model keep."""
+        """What a log and a model keep: no frames, and paths that hold in any folder."""
         sides = {"users": self.users, "items": self.items}
-        kept = {role: side.model_copy(update={"frame": None}) for role, side in sides.items() if side is not None}
+        kept = {role: side.stored() for role, side in sides.items() if side is not None}
         return self.model_copy(update=kept)
 
     @property

@@ -31,13 +31,14 @@ UNKNOWN = b"resus.unknown"  # in a part's metadata: for each field, the number o
 class Scored:
     """Numbers of rows and events, and for each field the number of rows with a value that the model does not know.
 
-    `of_support` says the same of the support, in sentences.
+    `of_support` says the same of the support, in sentences; `of_sides` names users and items without a row.
     """
 
     rows: int
     events: int
     unknown: dict[str, int]
     of_support: tuple[str, ...] = ()
+    of_sides: tuple[str, ...] = ()
 
 
 def predict_file(
@@ -58,19 +59,20 @@ def predict_file(
     """
     check_out(out, support, query)
     known, asked = open_blocks(support, scorer.schema), ParquetBlocks(query)
-    scorer.check(known.columns, asked.columns)
+    of_sides = tuple(scorer.notices(known, asked))
     claim = {
         "resus": __version__,
         "model": model,
         "support": _identity(support),
         "query": _identity(query),
+        "sides": [_identity(file) for file in scorer.sides.files()],
         "block_rows": block_rows,
     }
     with _claimed(out, claim, resume) as folder:
         parts = _Parts(scorer, asked, folder, block_rows, progress)
         parts.answer(known)
         of_support = spilled_unknown(folder / SPILL, known.rows)
-        return Scored(asked.rows, known.rows, parts.join(out), of_support)
+        return Scored(asked.rows, known.rows, parts.join(out), of_support, of_sides)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from resus.data.fields.values import as_text
 from resus.errors import DataError
 from resus.model.inference.model import Inference
 from resus.model.inference.parts import Rows, sigmoid
+from resus.scoring.blocks import FrameBlocks
 from resus.scoring.scorer import SUPPORT, Scorer
 from resus.serving.catalogue import Catalogue
 from resus.serving.ranking import best_of, matching
@@ -35,8 +36,9 @@ def recommendations(
     The fields that do not describe an item are those of the user's last event, unless `context` says otherwise.
     """
     features, shelf = scorer.features, Shelf(model, scorer.features, catalogue)
-    scorer.check(support.columns, [*support.columns])
+    warn(scorer.notices(FrameBlocks(support), FrameBlocks(support.clear())))
     users, labels = scorer.users(support, SUPPORT), scorer.labels(support).astype(np.float64)
+    support = scorer.sides.of(support, SUPPORT)
     rows = Rows(*scorer.encode(support, SUPPORT))
     warn(never_seen(features.count_unknown(support, rows.ids, rows.weights), support.height, SUPPORT))
     items = as_text(support[features.item]).to_list()

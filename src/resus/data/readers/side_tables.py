@@ -53,6 +53,11 @@ class SideRows:
         """Whether the value of a field must not be missing."""
         return any(bool(found.mask.any()) for found in self.kinds[name].bad_rows(self.frame[name].clear(1)))
 
+    def fields_of(self, rows: Integers, names: Sequence[str] | None = None) -> list[pl.Series]:
+        """The fields of these rows, or some of them; missing where there is no row."""
+        positions = pl.Series(rows).replace(NO_ROW, None)
+        return [self.frame[name].gather(positions) for name in names or self.frame.columns]
+
     def rows_of(self, values: pl.Series) -> Integers:
         """The row of each value of the events' column, `NO_ROW` where there is none."""
         rows = self.keys.alias("key").to_frame().with_row_index("row")
@@ -75,8 +80,7 @@ def read_sides(schema: TableSchema) -> tuple[list[SideRows], list[Problem]]:
     found, problems = [], []
     for role, column, side in (("users", schema.user, schema.users), ("items", schema.item, schema.items)):
         if side is not None:
-            read = read_side(role, side)
-            checked = side_of(role, column, side, read)
+            checked = side_of(role, column, side, read_side(role, side))
             problems += checked if isinstance(checked, list) else []
             found += [checked] if isinstance(checked, SideRows) else []
     return found, problems
@@ -185,13 +189,13 @@ class SideMatch:
 
     def problems(self) -> list[Problem]:
         """Keys that match nothing; events without a row whose fields need a value."""
-        if self._events == 0 or self.first is None or self.side.may_match_nothing:
+        if self._events == 0 or self.first is None:
             return []
         side, (where, line, shown) = self.side, self.first
         if side.unlisted:
             what = f"{self._without:,} {side.unlisted} name a {side.column} that is not listed, the first {shown!r}"
             return [Problem(side.where, None, side.key, what, "fetch the file again: rows are missing")]
-        if self._used.any():
+        if self._used.any() or side.may_match_nothing:
             needed = [name for name in side.kinds if side.needs(name)]
             many = f" (the first of {self._without:,} such rows)" if self._without > 1 else ""
             what = f"{side.noun} {shown!r} has no row in {side.where}, and the field must not be missing{many}"
@@ -230,10 +234,7 @@ def join_sides(
             continue  # the events have a problem of their own
         rows, match = side.rows_of(events[side.column]), SideMatch(side)
         match.add(events[side.column], None, rows, place)
-        positions = pl.Series(rows).replace(NO_ROW, None)
-        events = events.drop(side.frame.columns, strict=False).with_columns(
-            side.frame[name].gather(positions) for name in side.frame.columns
-        )
+        events = events.drop(side.frame.columns, strict=False).with_columns(side.fields_of(rows))
         problems += match.problems()
         counts[side.role] = match.counts
     return events, problems, counts
