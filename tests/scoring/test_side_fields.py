@@ -167,7 +167,11 @@ def test_side_tables_that_were_frames_are_given_again(place: Path) -> None:
         model.predict(place / "support.csv", place / "query.csv")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert model.predict(place / "support.csv", place / "query.csv", **frames).select(ANSWER).equals(by_hand(place))
+        assert (
+            model.predict(place / "support.csv", place / "query.csv", users=frames["users"], items=frames["items"])
+            .select(ANSWER)
+            .equals(by_hand(place))
+        )
     bare = {"user": "user", "item": "item", "label": "click", "time": "time", "fields": {"tags": "multi"}}
     other = tiny().fit(pl.read_csv(place / "events.csv"), schema=bare)
     with pytest.raises(ConfigError, match=r"the schema of the model has no table of users: leave out users="):

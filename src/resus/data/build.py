@@ -9,7 +9,7 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.data.negatives.table import with_negatives
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import event_key, refuse
+from resus.data.problems import event_key, events_of, refuse
 from resus.data.readers.delimited import FileRows
 from resus.data.readers.tables import RawTable, joined_table
 from resus.data.schema import TableSchema
@@ -42,6 +42,7 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
     assert table.schema is not None
     schema, truth = table.schema, table.truth
     frame = table.frame.select([*schema.columns, *(truth or ())])
+    frame = frame.with_columns(as_text(frame[name]) for name in (schema.user, schema.item))  # `3.0` and `3` are one
     frame = _label(frame, schema)
     frame = _filter(frame, schema, options)
     negatives = None
@@ -93,7 +94,9 @@ def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
 
 def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:
     if options.duplicates == "first" or options.duplicates == "last":
-        frame = frame.unique(subset=event_key(schema), keep=options.duplicates, maintain_order=True)
+        events = events_of(frame, schema).with_row_index("row number")
+        kept = events.unique(subset=event_key(schema), keep=options.duplicates, maintain_order=True)
+        frame = frame[kept["row number"]]
     if options.min_item_count > 1:
         frame = frame.filter(pl.len().over(schema.item) >= options.min_item_count)
     if options.single_events == "drop":
