@@ -170,12 +170,16 @@ class Finder:
 
 def missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
     missing = [name for name in schema.event_columns if name not in frame.columns]
-    known = ", ".join(frame.columns)
+    known = ", ".join(name for name in frame.columns if name not in (*schema.of_user, *schema.of_item))
+    roles = {
+        getattr(schema, role): f"the schema says '{role}: {{}}', but " for role in ("time", "label", "item", "user")
+    }
     problems = []
     for name in missing:
         nearest = nearest_key(name, frame.columns)
         fix = f"did you mean '{nearest}'?" if nearest else "add it, or correct the schema"
-        problems.append(Problem(where, None, name, f"there is no such column among {known}", fix))
+        said = roles.get(name, "").format(name)
+        problems.append(Problem(where, None, name, f"{said}there is no such column among {known}", fix))
     return problems
 
 

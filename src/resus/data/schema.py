@@ -247,8 +247,8 @@ class TableSchema(BaseModel):
         settings = [key for key in value if str(key).partition(".")[0] in _SETTINGS]
         if settings and not {"user", "item"} & value.keys():
             raise ConfigError(
-                f"schema file {path} holds settings such as '{settings[0]}': give it to 'resus train' with --config, "
-                "and here a file with the keys user, item, label and fields"
+                f"schema file {path} holds settings such as '{settings[0]}': give it to 'resus train', and "
+                "here a file with the keys user, item, label and fields"
             )
         try:
             schema = cls.model_validate(value)

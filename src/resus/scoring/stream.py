@@ -21,6 +21,7 @@ from resus.scoring.blocks import Blocks, ParquetBlocks, open_blocks
 from resus.scoring.scorer import QUERY, Scorer
 from resus.scoring.spill import open_spill, spill_support, spilled_unknown
 from resus.version import __version__
+from resus.wording import option
 
 BLOCK_ROWS = 1 << 17
 CLAIM, LOCK, SPILL = "claim.json", "lock", "support"
@@ -81,7 +82,7 @@ def _claimed(out: Path, claim: dict[str, Any], resume: bool) -> Iterator[Path]:
     folder = out.with_name(f".{out.name}.parts")
     with locked(folder / LOCK, wait=False) as alone:
         if not alone:
-            raise ArtifactError(f"another process is writing {out}: wait for it, or choose another --out")
+            raise ArtifactError(f"another process is writing {out}: wait for it, or choose another file")
         try:
             _start_or_resume(folder, claim, resume)
             yield folder
@@ -101,12 +102,12 @@ def _start_or_resume(folder: Path, claim: dict[str, Any], resume: bool) -> None:
         write_json(path, claim)
     elif not resume:
         raise ArtifactError(
-            f"{folder} holds unfinished scores: add --resume to continue, delete it, or choose another file with --out"
+            f"{folder} holds unfinished scores: add {option('resume')} to continue, delete it, or choose another file"
         )
     elif read_json(path) != claim:
         raise ArtifactError(
-            f"{folder} holds unfinished scores of another model, other files or another --block-rows: "
-            "use the same ones, delete it, or choose another file with --out"
+            f"{folder} holds unfinished scores of another model, other files or another {option('block_rows')}: "
+            "use the same ones, delete it, or choose another file"
         )
 
 

@@ -1,6 +1,6 @@
 """Side tables: one row per user or per item, whose fields are joined to the events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,11 +75,15 @@ def side_files(schema: TableSchema) -> list[Path]:
     return files
 
 
-def read_sides(schema: TableSchema) -> tuple[list[SideRows], list[Problem]]:
-    """The side tables of a schema. Those with a problem are left out."""
+def read_sides(schema: TableSchema, present: Collection[str] | None = None) -> tuple[list[SideRows], list[Problem]]:
+    """The side tables of a schema. Those with a problem are left out.
+
+    So are those whose key is a column that is not `present` in the events either: the schema names it wrongly.
+    """
     found, problems = [], []
     for role, column, side in (("users", schema.user, schema.users), ("items", schema.item, schema.items)):
-        if side is not None:
+        misnamed = present is not None and column not in present
+        if side is not None and not (misnamed and side.key == column):
             checked = side_of(role, column, side, read_side(role, side))
             problems += checked if isinstance(checked, list) else []
             found += [checked] if isinstance(checked, SideRows) else []

@@ -26,7 +26,7 @@ from resus.data.readers.side_tables import join_sides, read_sides
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
 from resus.files import atomic_path
-from resus.wording import option
+from resus.wording import advice, option
 
 OWN_DEFAULTS = BuildOptions()
 
@@ -127,7 +127,7 @@ def joined_table(
     truth: tuple[str, str] | None = None,
 ) -> RawTable:
     """The table of these events with the fields of its side tables."""
-    sides, problems = read_sides(schema)
+    sides, problems = read_sides(schema, None if read.frame is None else read.frame.columns)
     frame, counts = read.frame, dict[str, SideCounts]()
     if frame is not None:
         frame, unmatched, counts = join_sides(frame, sides, read.place)
@@ -211,7 +211,7 @@ def refuse_lists(kinds: Mapping[str, pl.DataType], out: Path | None) -> None:
         if kind.is_nested() or kind in (pl.Binary, pl.Object):
             raise DataError(
                 f"the column '{name}' holds {str(kind).partition('(')[0].lower()} values, which CSV cannot hold: write "
-                "Parquet, with --out FILE.parquet"
+                "Parquet" + advice(python="", command=", with --out FILE.parquet")
             )
 
 
