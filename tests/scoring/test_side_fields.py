@@ -84,6 +84,26 @@ def test_recommend_joins_too(place: Path) -> None:
     assert recommended.equals(model.recommend(joined(support, place), log, top=3))
 
 
+def test_a_filter_that_matches_nothing_and_a_context_that_is_none_are_told(place: Path) -> None:
+    model, log = Resus.load(place / "run"), place / "events.csv"
+    with pytest.warns(ResusWarning, match="the filter matches no item"):
+        assert model.recommend(place / "support.csv", log, filter={"category": "none"}).is_empty()
+    with pytest.raises(DataError, match="context: 'nothing' is not a field of the situation"):
+        model.recommend(place / "support.csv", log, context={"nothing": 1})
+
+
+def test_tables_may_be_folders_of_parts(place: Path, tmp_path: Path) -> None:
+    support = pl.read_csv(place / "support.csv")
+    support.head(40).write_csv(tmp_path / "part-0.csv")
+    support.slice(40).write_csv(tmp_path / "part-1.csv")
+    model, query = Resus.load(place / "run"), place / "query.csv"
+    expected = by_hand(place)
+    for parts in (tmp_path, tmp_path / "part-*.csv"):
+        assert model.predict(parts, query).select(ANSWER).equals(expected)
+    with pytest.raises(DataError, match="no file matches the pattern"):
+        model.predict(tmp_path / "none-*.csv", query)
+
+
 def test_a_column_of_the_table_wins_and_no_side_table_is_read(place: Path, tmp_path: Path) -> None:
     model = Resus.load(place / "run")
     support, query = (joined(pl.read_csv(place / f"{name}.csv"), place) for name in ("support", "query"))

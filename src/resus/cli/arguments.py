@@ -40,12 +40,12 @@ def find_log(source: str, protocol: str | None = None) -> Path:
 
 def _advice(source: str, protocol: str | None) -> str:
     names = [path.parent.name for path in LOGS.glob(f"*/{MANIFEST}")]
-    nearest = nearest_key(source, names)
+    nearest = nearest_key(Path(source).name, names)
     if Path(source).is_file():
         return f"make it with 'resus prepare {source} --schema SCHEMA'"
     if protocol not in (None, "paper"):
         return f"protocol {protocol} is made for MovieLens: 'resus prepare ml-1m --protocol {protocol}'"
-    return f"did you mean '{nearest}'?" if nearest else f"make it with 'resus prepare {source}'"
+    return f"did you mean '{LOGS / nearest}'?" if nearest else f"make it with 'resus prepare {source}'"
 
 
 def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:

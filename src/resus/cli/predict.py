@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 def command(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    support: Annotated[Path, typer.Option(help="The users' events so far, with labels: CSV, TSV or Parquet.")],
-    query: Annotated[Path, typer.Option(help="The candidates to score: CSV, TSV or Parquet.")],
+    support: Annotated[
+        Path,
+        typer.Option(help="The users' events so far, with labels: CSV, TSV or Parquet; also a folder of parts."),
+    ],
+    query: Annotated[Path, typer.Option(help="The candidates to score: CSV, TSV or Parquet; also a folder of parts.")],
     out: Annotated[
         Path | None,
         typer.Option(help="File for the scores: .csv, .tsv or .parquet. [default: print them as CSV]"),

@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from resus.arrays import Integers
-from resus.checking import checked, nearest_key, on_one_line, sentence_of
+from resus.checking import checked, nearest_key, on_one_line, sentence_of, shortened
 from resus.data.fields import KINDS
 from resus.data.fields.base import BadRows, Field, FieldOptions
 from resus.data.negatives.settings import NegativeSettings
@@ -68,7 +68,9 @@ class FieldSchema(BaseModel):
 def _named_fields(value: Any) -> Any:
     """Fields by name; a ValueError names the field that is wrong."""
     if not isinstance(value, dict):
-        return value
+        raise ValueError(
+            f"fields is {shortened(value)}: name each field with its kind, as in 'fields: {{age: numeric}}'"
+        )
     fields = {}
     for name, field in value.items():
         try:
@@ -129,6 +131,21 @@ class TableSchema(BaseModel):
     fields: Fields = pydantic.Field(default_factory=dict)
     users: SideTable | None = None
     items: SideTable | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tables_and_columns(cls, value: Any) -> Any:
+        """Tell the name of a column from a side table, which is easily confused: item and items."""
+        roles = value if isinstance(value, dict) else {}
+        for role in ("user", "item", "label", "time"):
+            if isinstance(roles.get(role), dict):
+                raise ValueError(f"{role} is a table: name a column of the events, and tables under users or items")
+        for role in ("users", "items"):
+            if not isinstance(roles.get(role), dict | SideTable | None):
+                raise ValueError(
+                    f"{role} is {shortened(roles[role])}: write '{role}: {{path: FILE, fields: {{NAME: KIND}}}}'"
+                )
+        return value
 
     @model_validator(mode="after")
     def _sides_join(self) -> Self:

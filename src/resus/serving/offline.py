@@ -44,6 +44,8 @@ def recommendations(
     items = as_text(support[features.item]).to_list()
     given = _given(features, catalogue, context)
     allowed = matching(catalogue, features, wanted)
+    if not allowed.any():
+        warn(["the filter matches no item, so there is nothing to recommend: check its values"])
     found = []
     for user, numbers in _rows_by_user(users).items():
         live = model.live_support()
@@ -78,9 +80,10 @@ def _given(features: FeatureMap, catalogue: Catalogue, context: Mapping[str, Any
     """The columns that the context sets, and what they become."""
     for name in context:
         if name not in catalogue.context:
-            known, nearest = ", ".join(catalogue.context) or "there is none", nearest_key(name, catalogue.context)
+            known, nearest = ", ".join(catalogue.context), nearest_key(name, catalogue.context)
             hint = f", did you mean '{nearest}'?" if nearest else ""
-            raise DataError(f"context: {name!r} is not a field of the situation{hint}: use {known}")
+            fix = f"use {known}" if known else "the log has none, so leave the context out"
+            raise DataError(f"context: {name!r} is not a field of the situation{hint}: {fix}")
     row = Rows(*features.encode_rows([context]))
     warn(never_seen(features.count_unknown_values([context], row.ids, row.weights), 1, "the context"))
     return [(features.block(name).columns, row) for name in context]

@@ -114,6 +114,10 @@ def misnamed(place: Path) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no file of a pattern": (
+        lambda place: (place / "schema.yaml").write_text(SCHEMA.replace("people.csv", "none-*.csv")),
+        r"none-\*\.csv: no file matches the pattern",
+    ),
     "no file": (lambda place: (place / "people.csv").unlink(), r"people\.csv: the file does not exist"),
     "no key": (
         write("people.csv", "idd,country\nu0,de\n"),

@@ -19,7 +19,6 @@ from resus.data.readers.files import (
     every_column,
     find_parts,
     read_parts,
-    read_rows,
     table_name,
 )
 from resus.data.readers.side_tables import join_sides, read_sides
@@ -196,8 +195,11 @@ def _guess_kind(series: pl.Series) -> str:
 
 
 def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
-    """All rows and columns of a CSV, TSV or Parquet file; DataError if something is wrong with it."""
-    read = read_rows(path, separator=schema.separator, encoding=schema.encoding, wanted=(), choose=every_column)
+    """All rows and columns of a table of one or several files; DataError if something is wrong with it."""
+    parts = find_parts(path)
+    refuse([parts] if isinstance(parts, Problem) else [])
+    assert not isinstance(parts, Problem)
+    read = read_parts(path, parts, separator=schema.separator, encoding=schema.encoding, wanted=(), choose=every_column)
     refuse(read.problems)
     assert read.frame is not None
     return read.frame
