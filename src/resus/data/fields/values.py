@@ -200,6 +200,13 @@ def joined_lists(column: pl.Series) -> pl.Series:
     return rows.join(joined, on="row", how="left", maintain_order="left")["text"]
 
 
+def order_of_ids(ids: pl.Series) -> dict[str, pl.Series]:
+    """The columns that sort ids, which are texts: numbers as numbers, and `7` and `07` are two ids."""
+    number = ids.cast(pl.Int64, strict=False)
+    by = {"number": number} if number.null_count() == 0 else {}
+    return by if by and number.n_unique() == ids.n_unique() else by | {"text": ids}
+
+
 def is_missing(column: pl.Series) -> pl.Series:
     """Where a value is null, NaN or blank text."""
     if column.dtype == pl.String:

@@ -8,7 +8,8 @@ from resus.data.negatives.settings import NegativeSettings
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers.delimited import FileRows, read_delimited
-from resus.data.readers.tables import OWN_DEFAULTS, RawTable, attach
+from resus.data.readers.side_tables import attach
+from resus.data.readers.tables import OWN_DEFAULTS, RawTable
 from resus.data.schema import FieldSchema, TableSchema
 
 USER, ITEM, TIME, LABEL, RATING = "user_id", "item_id", "timestamp", "label", "rating"
@@ -37,9 +38,9 @@ def read(inter: Path, schema: TableSchema | None, options: PrepareOptions) -> Ra
     frame = interactions.frame
     user, item = (schema.user, schema.item) if schema else (USER, ITEM)
     for side in sides:
-        key = user if side.where.endswith(".user") else item
+        role, key = ("users", user) if side.where.endswith(".user") else ("items", item)
         if frame is not None and side.frame is not None and key in frame.columns and key in side.frame.columns:
-            frame = attach(frame, side, key, problems)
+            frame = attach(frame, side, role, key, problems)
     schema = schema or _default_schema(fields, options.negatives)
     if options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})

@@ -135,15 +135,16 @@ def side_of(
 
 def _bad_keys(column: pl.Series, finder: Finder, noun: str) -> list[Problem]:
     """Keys that are empty or listed twice."""
-    keys = as_text(column)
+    empty = BadRows(is_missing(column), f"the {noun} is empty", "fill it or delete the row")
+    return finder.problems(column.name, [empty, _repeated_keys(as_text(column), finder, noun)])
 
+
+def _repeated_keys(keys: pl.Series, finder: Finder, noun: str) -> BadRows:
     def what(again: int) -> str:
         earlier = int((keys == keys[again]).arg_true()[0])
         return f"{keys[again]!r} is listed twice, here and in {finder.beside(earlier, again)}"
 
-    repeated = BadRows(keys.is_not_null() & ~keys.is_first_distinct(), what, f"keep one row for each {noun}")
-    empty = BadRows(is_missing(column), f"the {noun} is empty", "fill it or delete the row")
-    return finder.problems(column.name, [empty, repeated])
+    return BadRows(keys.is_not_null() & ~keys.is_first_distinct(), what, f"keep one row for each {noun}")
 
 
 def _nested_columns(frame: pl.DataFrame, side: SideTable, where: str) -> list[Problem]:
@@ -242,3 +243,23 @@ def join_sides(
         problems += match.problems()
         counts[side.role] = match.counts
     return events, problems, counts
+
+
+def attach(
+    events: pl.DataFrame, rows: FileRows, role: str, key: str, problems: list[Problem], *, unlisted: str | None = None
+) -> pl.DataFrame:
+    """Join all columns of a published file by `key`. A key that is listed twice is a problem.
+
+    If `unlisted` is given, the word for the events, a key that is not listed is a problem, too.
+    """
+    assert rows.frame is not None
+    finder, keys = Finder(rows.where, rows.place), as_text(rows.frame[key])
+    problems += finder.problems(key, [_repeated_keys(keys, finder, _NOUNS[role])])
+    first = keys.is_first_distinct()
+    others = rows.frame.filter(first).drop(key)
+    side = SideRows(
+        role, key, key, rows.where, keys.filter(first), {}, others, unlisted=unlisted, may_match_nothing=True
+    )
+    joined, unmatched, _ = join_sides(events, [side], rows.place)
+    problems += unmatched
+    return joined

@@ -145,27 +145,6 @@ def joined_table(
     )
 
 
-def attach(
-    events: pl.DataFrame, rows: FileRows, key: str, problems: list[Problem], *, unlisted: str | None = None
-) -> pl.DataFrame:
-    """Join the columns of another file by `key`. A key that is listed twice is a problem.
-
-    If `unlisted` is given, the word for the events, a key that is not listed is a problem, too.
-    """
-    assert rows.frame is not None
-    repeats = (~rows.frame[key].is_first_distinct()).arg_true()
-    if len(repeats):
-        assert rows.lines is not None
-        value, line = rows.frame[key][int(repeats[0])], int(rows.lines[int(repeats[0])])
-        problems.append(Problem(rows.where, line, key, f"{value!r} is listed twice", "delete one of the rows"))
-    listed = rows.frame.unique(subset=key, keep="first", maintain_order=True)
-    absent = events.filter(pl.col(key).is_not_null()).join(listed, on=key, how="anti")
-    if unlisted and absent.height:
-        what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
-        problems.append(Problem(rows.where, None, key, what, "fetch the file again: rows are missing"))
-    return events.join(listed, on=key, how="left", maintain_order="left")
-
-
 def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
     """The problem of a table without a schema. Its fix is a guess at one, in YAML to paste into a file."""
     taken: dict[str, str] = {}
