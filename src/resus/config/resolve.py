@@ -121,7 +121,7 @@ def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) ->
 
 def known_settings() -> str:
     return advice(
-        python="docs/reference/settings.md lists the known keys",
+        python="the page 'Settings' of the documentation lists the known keys",
         command="'resus train --settings' lists the known keys",
     )
 
