@@ -49,8 +49,8 @@ def read(folder: Path, options: PrepareOptions) -> RawTable:
     problems = [*ratings.problems, *users.problems, *movies.problems]
     frame = None
     if ratings.frame is not None and users.frame is not None and movies.frame is not None:
-        frame = attach(ratings.frame, users, "users", "user", problems, unlisted="ratings")
-        frame = attach(frame, movies, "items", "movie", problems, unlisted="ratings")
+        frame = attach(ratings.frame, users, "user", problems, unlisted="ratings")
+        frame = attach(frame, movies, "movie", problems, unlisted="ratings")
         frame = frame.with_columns(year=pl.col("title").str.extract(r"\((\d{4})\)\s*$"))
         frame = _as_released(frame) if released else frame
         frame = frame.select("user", "movie", "gender", "age", "occupation", "year", "genres", "rating", "time")

@@ -38,9 +38,9 @@ def read(inter: Path, schema: TableSchema | None, options: PrepareOptions) -> Ra
     frame = interactions.frame
     user, item = (schema.user, schema.item) if schema else (USER, ITEM)
     for side in sides:
-        role, key = ("users", user) if side.where.endswith(".user") else ("items", item)
+        key = user if side.where.endswith(".user") else item
         if frame is not None and side.frame is not None and key in frame.columns and key in side.frame.columns:
-            frame = attach(frame, side, role, key, problems)
+            frame = attach(frame, side, key, problems)
     schema = schema or _default_schema(fields, options.negatives)
     if options.label_threshold is not None:
         schema = schema.model_copy(update={"label_threshold": options.label_threshold})

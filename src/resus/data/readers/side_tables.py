@@ -246,7 +246,7 @@ def join_sides(
 
 
 def attach(
-    events: pl.DataFrame, rows: FileRows, role: str, key: str, problems: list[Problem], *, unlisted: str | None = None
+    events: pl.DataFrame, rows: FileRows, key: str, problems: list[Problem], *, unlisted: str | None = None
 ) -> pl.DataFrame:
     """Join all columns of a published file by `key`. A key that is listed twice is a problem.
 
@@ -254,11 +254,11 @@ def attach(
     """
     assert rows.frame is not None
     finder, keys = Finder(rows.where, rows.place), as_text(rows.frame[key])
-    problems += finder.problems(key, [_repeated_keys(keys, finder, _NOUNS[role])])
+    problems += finder.problems(key, [_repeated_keys(keys, finder, key)])
     first = keys.is_first_distinct()
     others = rows.frame.filter(first).drop(key)
     side = SideRows(
-        role, key, key, rows.where, keys.filter(first), {}, others, unlisted=unlisted, may_match_nothing=True
+        "items", key, key, rows.where, keys.filter(first), {}, others, unlisted=unlisted, may_match_nothing=True
     )
     joined, unmatched, _ = join_sides(events, [side], rows.place)
     problems += unmatched

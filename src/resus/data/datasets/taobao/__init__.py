@@ -24,8 +24,8 @@ def read(folder: Path, options: PrepareOptions) -> RawTable:
     problems = [*samples.problems, *ads.problems, *profiles.problems]
     frame, truth = None, None
     if samples.frame is not None and ads.frame is not None and profiles.frame is not None:
-        frame = attach(samples.frame, ads, "items", "adgroup_id", problems, unlisted="impressions")
-        frame = attach(frame.with_columns(userid="user"), profiles, "users", "userid", problems)
+        frame = attach(samples.frame, ads, "adgroup_id", problems, unlisted="impressions")
+        frame = attach(frame.with_columns(userid="user"), profiles, "userid", problems)
         truth = layout.read_truth(folder, frame.height)
     if isinstance(truth, Problem):
         problems.append(truth)
