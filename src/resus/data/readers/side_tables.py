@@ -260,6 +260,6 @@ def attach(
     side = SideRows(
         "items", key, key, rows.where, keys.filter(first), {}, others, unlisted=unlisted, may_match_nothing=True
     )
-    joined, unmatched, _ = join_sides(events, [side], rows.place)
+    joined, unmatched, _ = join_sides(events, [side], lambda row: (rows.where, 1 + row))
     problems += unmatched
     return joined
