@@ -1,5 +1,6 @@
 """Cross-fitted logits: changing the labels of a user shows which logits depend on them."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -127,10 +128,20 @@ def test_what_needs_no_fold_has_none(changes: dict[str, Any], tmp_path: Path) ->
     assert not [record.stage for record in train(config, log()).history if "without fold" in record.stage]
 
 
-def test_a_fold_trains_no_longer_than_the_predictor_did(tmp_path: Path) -> None:
-    known = [EpochRecord("predictor", 1, 0.9), EpochRecord("predictor", 2, 0.5)]
-    _, history = cross_fitted(config_of(), log(), tmp_path, known)
-    assert [record.epoch for record in history] == [1] * FOLDS
+@pytest.mark.parametrize("best", [1, 3])
+def test_a_fold_trains_for_as_many_epochs_as_were_best_for_the_predictor(
+    best: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the validation users say of its own epochs."""
+    known = [EpochRecord("predictor", epoch, 0.9 if epoch == best else 0.5) for epoch in range(1, 6)]
+    found = []
+    for step in (-0.01, 0.01):
+        scores = itertools.count(0.5, step)
+        monkeypatch.setattr(Validation, "auc_of_predictor", lambda _, __, scores=scores: next(scores))
+        logits, history = cross_fitted(config_of(predictor__patience=1), log(), tmp_path / str(step), known)
+        assert [record.epoch for record in history] == list(range(1, best + 1)) * FOLDS
+        found.append(logits)
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.parametrize(

@@ -55,8 +55,9 @@ def cross_fit(run: Run, logits: Floats) -> list[Predictor]:
     """Fill in each training user's logits by a predictor that never saw the user; return these predictors.
 
     Their errors are then as large as those for a new user. Each fold of users has its own predictor, trained on the
-    other folds for as many epochs as were best for the predictor of all. A warm start serves these predictors only if
-    it met none of the users; else they are trained anew.
+    other folds for as many epochs as were best for the predictor of all: the AUC over all users is too noisy to choose
+    for each fold anew, and an early stop costs what later epochs learn within users. A warm start serves these
+    predictors only if it met none of the users; else they are trained anew.
     """
     if not run.config.cross_fitted:
         return []
@@ -130,6 +131,7 @@ def _fit(
             epochs=chosen.epochs if epochs is None else max(1, epochs),
             patience=chosen.patience,
             validate=lambda: run.validation.auc_of_predictor(predictor),
+            keep_last=epochs is not None,
             continues=continues,
         )
         fit_network(predictor.network, run.log, rows, schedule, chosen, seed=run.config.seed)
