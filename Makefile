@@ -26,7 +26,7 @@ demo: $(READY)
 
 test: $(READY)
 	@scripts/install-test-programs.sh || echo "without redis-server or chromium the tests that need them are skipped"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $$(($$(nproc) + 1)) --dist loadfile --no-loadscope-reorder
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""Shared by all tests: the published data, a tiny disk, and hypothesis without time limits."""
+"""Shared by all tests: their order, the published data, a tiny disk, and hypothesis without time limits."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, settings
 from planted_models import FEW_STEPS, small_log
 
@@ -18,6 +19,33 @@ os.environ["COLUMNS"] = "200"  # no line of a table wraps, whatever the terminal
 settings.register_profile("resus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("resus")
 
+# The files that take longest begin first, so that no process is left alone with one at the end.
+LONGEST = (
+    "cluster/test_ray_training.py",
+    "cluster/test_ray_prediction.py",
+    "cli/test_reproduce_command.py",
+    "external/test_model_files.py",
+    "benchmarks/test_naive.py",
+    "test_wheel.py",
+    "test_notebooks.py",
+    "model/test_devices.py",
+    "estimator/test_types.py",
+    "paper/rivals/test_method_contract.py",
+    "test_readme.py",
+    "serving/test_playground.py",
+    "serving/test_store_crashes.py",
+    "serving/test_service_process.py",
+    "serving/test_profiles.py",
+    "baselines/test_shelf.py",
+    "training/test_resume.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    places = {here / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(places)))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _few_steps() -> Iterator[None]:
@@ -25,6 +53,15 @@ def _few_steps() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scales, "STEPS", FEW_STEPS)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _same_threads() -> Iterator[None]:
+    """A cell of a comparison sets how many threads torch has. Later tests would be slow with more than cores."""
+    before = torch.get_num_threads()
+    yield
+    if torch.get_num_threads() != before:
+        torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

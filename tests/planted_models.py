@@ -18,7 +18,7 @@ SCHEMA = TableSchema(
     label="click",
     fields={"category": FieldSchema(), "price": FieldSchema(kind="numeric"), "tags": FieldSchema(kind="multi")},
 )
-FEW_STEPS = 4  # in which RESUS+ learns its scales, see conftest.py
+FEW_STEPS = 2  # in which RESUS+ learns its scales, see conftest.py
 KEEP = BuildOptions(duplicates="keep", single_events="keep")
 
 

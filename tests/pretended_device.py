@@ -13,7 +13,6 @@ from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 DEVICE = torch.device("meta")
 OPTIMIZER = importlib.import_module("torch.optim.optimizer")
@@ -87,29 +86,48 @@ _refused: dict[torch.dtype, bool] = {}
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    tensors = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
-    there = [value for value in tensors if isinstance(value, Elsewhere)]
-    here = [value for value in tensors if not isinstance(value, Elsewhere) and value.dim() > 0]
+    there: dict[int, Elsewhere] = {}
+    here: list[torch.Tensor] = []
+    options = {key: _plain(value, there, here) for key, value in kwargs.items()}
+    plain = _plain(args, there, here)
     if there and here and func not in COPIES:
         raise MixedDevicesError(f"{func} got tensors of {DEVICE} and of the processor, of shape {list(here[0].shape)}")
     asked = kwargs.get("device")
     goes_there = bool(there) if asked is None else torch.device(asked) == DEVICE
     if func is torch.ops.aten.copy_.default:
         goes_there = isinstance(args[0], Elsewhere)
-    options = {
-        key: torch.device("cpu") if key == "device" and value is not None else value for key, value in kwargs.items()
-    }
-    plain, options = tree_map_only(Elsewhere, lambda value: value.held, (args, options))
+    if asked is not None:
+        options["device"] = torch.device("cpu")
     found = func(*plain, **options)
-    if func is torch.ops.aten._local_scalar_dense.default:
+    if not goes_there or func is torch.ops.aten._local_scalar_dense.default:
         return found
-    given = {id(value.held): value for value in there}
+    return _placed(found, there, func)
 
-    def placed(value: torch.Tensor) -> torch.Tensor:
-        if id(value) in given:  # changed in place
-            return given[id(value)]
-        if _refused.get(value.dtype):
-            raise MixedDevicesError(f"{func} makes a tensor of {value.dtype}, which the device does not have")
-        return Elsewhere(value)
 
-    return tree_map_only(torch.Tensor, placed, found) if goes_there else found
+def _plain(value: Any, there: dict[int, Elsewhere], here: list[torch.Tensor]) -> Any:
+    """An argument as the processor takes it; adds its tensors to those of the device, by what they hold, or to `here`.
+
+    torch's own walks through arguments take most of the time of a test: they know dataclasses, named tuples and more.
+    """
+    if isinstance(value, Elsewhere):
+        there[id(value.held)] = value
+        return value.held
+    if isinstance(value, torch.Tensor):
+        if value.dim() > 0:
+            here.append(value)
+    elif isinstance(value, list | tuple):
+        return [_plain(one, there, here) for one in value]
+    return value
+
+
+def _placed(value: Any, there: dict[int, Elsewhere], func: Any) -> Any:
+    """What an operation made, on the device."""
+    if isinstance(value, list | tuple):
+        return type(value)(_placed(one, there, func) for one in value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    if id(value) in there:  # changed in place
+        return there[id(value)]
+    if _refused.get(value.dtype):
+        raise MixedDevicesError(f"{func} makes a tensor of {value.dtype}, which the device does not have")
+    return Elsewhere(value)

@@ -10,6 +10,8 @@ from unittest import mock
 
 from resus.cli.main import main
 
+# By default, Ray's workers yield to every other process. Next to other tests they would hardly run at all.
+PROMPT_RAY = {"RAY_worker_niceness": "0"}
 COMMAND = [sys.executable, "-c", "from resus.cli.main import main; main()"]
 SETTINGS = {
     "predictor.hidden_units": "[8]",
@@ -24,7 +26,7 @@ SMALL = ["--learner", "ridge", *SHORT]  # trains faster than RESUS+, the default
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **PROMPT_RAY}
 
 
 def resus(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -84,6 +86,6 @@ def workplace_in(base: Path) -> Path:
     folder = base / "workplace"
     if not folder.exists():
         folder.mkdir()
-        succeed("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=folder)
-        succeed("train", "log", *SMALL, "--out", "run", cwd=folder)
+        succeed_here("prepare", "planted", "--set", "users=120", "--set", "items=40", "--out", "log", cwd=folder)
+        succeed_here("train", "log", *SMALL, "--out", "run", cwd=folder)
     return folder

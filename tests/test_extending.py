@@ -128,7 +128,12 @@ def test_a_store(tmp_path: Path) -> None:
     tiny().fit(log_of(EVENTS)).save(tmp_path / "run")
     engine = Engine(LoadedModel.load(tmp_path / "run"), open_store("memory:here", capacity=2))
     posted = [PostedEvent(id=f"e{time}", user="ada", time=time, label=time % 2, item="7") for time in range(3)]
-    assert [result.status for result in engine.observe([*posted, posted[2]])] == ["added", "added", "added", "known"]
+    assert [result.status for result in engine.observe([*posted, posted[2]]).results] == [
+        "added",
+        "added",
+        "added",
+        "known",
+    ]
     answer = engine.predict(PredictRequest(user="ada", items=["7"]))
     assert (answer.support, answer.answers[0].residual != 0) == (2, True)
 

@@ -4,6 +4,7 @@ import re
 import runpy
 import sys
 import tomllib
+from collections.abc import Mapping
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -22,17 +23,20 @@ def names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^\w-]", requirement)[0].lower() for requirement in requirements}
 
 
-def distribution(module: str) -> str:
+def distribution(module: str, installed: Mapping[str, list[str]]) -> str:
     """What pip calls a module."""
-    known = {found.lower().replace("_", "-").removesuffix("-cpu") for found in packages_distributions()[module]}
+    known = {found.lower().replace("_", "-").removesuffix("-cpu") for found in installed[module]}
     (name,) = known
     return name
 
 
 def test_the_table_lists_what_each_extra_installs() -> None:
     assert set(OPTIONAL) - {"all"} == set(EXTRAS)
+    installed = packages_distributions()
     for extra, modules in EXTRAS.items():
-        assert {distribution(module) for module in modules} == names(OPTIONAL[extra]) - OF_THEIR_OWN_ACCORD, extra
+        assert {distribution(module, installed) for module in modules} == names(
+            OPTIONAL[extra]
+        ) - OF_THEIR_OWN_ACCORD, extra
 
 
 def test_all_is_every_extra() -> None:

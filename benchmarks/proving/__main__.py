@@ -16,10 +16,11 @@ from pathlib import Path
 
 from benchmarks.planted import read_worlds
 from benchmarks.proving.cells import PlannedCell, ProvedCell, forget, missing, plan, read_cells, run_cell
-from benchmarks.proving.compare import compare_all
+from benchmarks.proving.compare import COMPARISONS, compare_all
 from benchmarks.proving.data_sets import DATA_SETS, find_logs
 from benchmarks.proving.docs import write_docs
 from benchmarks.proving.methods import ROWS
+from benchmarks.proving.recorded import restore
 from benchmarks.proving.report import DIFFERENCES, as_page, on_terminal, planted_table, tables_of, title_of
 from benchmarks.threads import threads_of_each
 from resus.baselines.base import find_methods
@@ -41,8 +42,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=_positive, default=1, help="number of cells to run at the same time [1]")
     parser.add_argument("--out", type=Path, default=OUT, help=f"folder for cells and report [{OUT}]")
     parser.add_argument("--forget", action="store_true", help="first delete the finished cells that would run")
+    parser.add_argument("--recorded", action="store_true", help="start from the cells that the repository records")
     parser.add_argument("--report-only", action="store_true", help="run nothing, report the finished cells")
-    parser.add_argument("--docs", action="store_true", help="also write docs/proving.md")
+    parser.add_argument("--docs", action="store_true", help="also write docs/proving.md, and record the cells")
     options = parser.parse_args()
     try:
         failures = prove(options)
@@ -60,6 +62,8 @@ def main() -> None:
 def prove(options: argparse.Namespace) -> Failures:
     """Run what is missing, then report all that is finished."""
     failures: Failures = {}
+    if options.recorded:
+        say(f"{restore(options.out)} recorded cells")
     if not options.report_only:
         find_methods(options.methods, METHODS)
         planned = plan(
@@ -84,7 +88,7 @@ def report(folder: Path, *, docs: bool) -> None:
         return
     comparisons, worlds = compare_all(folder, cells), read_worlds()
     lines = "".join(comparison.model_dump_json() + "\n" for comparison in comparisons)
-    write_text(folder / "comparisons.jsonl", lines)
+    write_text(folder / COMPARISONS, lines)
     write_text(folder / "report.md", "# The proving ground\n\n" + as_page(cells, comparisons, worlds, whole=True))
     for training_users in dict.fromkeys(cell.training_users for cell in cells):
         console.rule(title_of(training_users))

@@ -15,6 +15,7 @@ from resus.evaluation.metrics import METRICS as ALL_METRICS
 from resus.evaluation.results import MetricValue, Record
 from resus.paper.questions import PLUS
 
+COMPARISONS = "comparisons.jsonl"
 CERTAIN = 0.05
 
 

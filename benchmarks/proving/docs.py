@@ -1,11 +1,12 @@
-"""`docs/proving.md`, written from the finished cells, and the cells themselves beside it."""
+"""`docs/proving.md`, written from the finished cells, which are recorded with it."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.planted import WorldCell
-from benchmarks.proving.cells import CELLS, ProvedCell
-from benchmarks.proving.compare import Comparison
+from benchmarks.proving.cells import ProvedCell
+from benchmarks.proving.compare import COMPARISONS, Comparison
+from benchmarks.proving.recorded import record
 from benchmarks.proving.report import as_page
 from resus.files import write_text
 
@@ -37,8 +38,8 @@ def write_docs(
     folder: Path, cells: Sequence[ProvedCell], comparisons: Sequence[Comparison], worlds: Sequence[WorldCell]
 ) -> Path:
     """The page and its data."""
-    for name in (CELLS, "comparisons.jsonl"):
-        write_text(DOCS / "proving" / name, (folder / name).read_text(encoding="utf-8"))
+    record(folder)
+    write_text(DOCS / "proving" / COMPARISONS, (folder / COMPARISONS).read_text(encoding="utf-8"))
     page = DOCS / "proving.md"
     write_text(page, f"{INTRODUCTION}\n{as_page(cells, comparisons, worlds, whole=False)}")
     return page

@@ -36,6 +36,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.service.figures import Figures
 from benchmarks.service.kills import NO_ANSWER, durable_redis
 from benchmarks.service.mixed_load import DISK_FULL, WRITERS, Deleter, Fault, Prober, Reader, Record, Writer
 from benchmarks.service.served import Served, ask, exported, free_port, items_of, served, serves, workers_of
@@ -152,17 +153,18 @@ def main() -> None:
     parser.add_argument("--run", type=Path, help="serve this export instead of one of MovieLens-1M")
     asked = parser.parse_args()
     seconds = asked.minutes * 30
-    violations = 0
+    violations, figures = 0, Figures("chaos", smoke=asked.minutes < MINUTES, minutes=asked.minutes, every=asked.every)
     with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log:
         run = Path(folder, "export")
         shutil.copytree(asked.run or exported("ridge"), run)
         with _small_disk(folder) as disk:
             arena = Arena(run, f"{disk or folder}/events.sqlite", log.fileno())
             fault = None if disk is None else (DISK_FULL, lambda: _fill(disk))
-            violations += _fought("SQLite", arena, fault, seconds, asked.every)
+            violations += _fought("SQLite", arena, fault, seconds, asked.every, figures)
         with durable_redis(folder) as (redis, process):
             arena = Arena(run, redis, log.fileno())
-            violations += _fought("Redis", arena, ("Redis hangs", lambda: _hang(process)), seconds, asked.every)
+            fault = ("Redis hangs", lambda: _hang(process))
+            violations += _fought("Redis", arena, fault, seconds, asked.every, figures)
         log.seek(0)
         console.print(f"{len(log.readlines()):,} lines in the log")
     if violations:
@@ -172,7 +174,7 @@ def main() -> None:
 StoreFault = tuple[str, Callable[[], None]]
 
 
-def _fought(name: str, arena: Arena, fault: StoreFault | None, seconds: float, every: float) -> int:
+def _fought(name: str, arena: Arena, fault: StoreFault | None, seconds: float, every: float, figures: Figures) -> int:
     """Load and faults for a while, then the checks. The number of violations."""
     record, address = arena.record, arena.service.address
     try:
@@ -203,7 +205,12 @@ def _fought(name: str, arena: Arena, fault: StoreFault | None, seconds: float, e
     first, last = _memory_of_thirds(record.memory)
     if last > first * GROWTH + GROWTH_BYTES:
         record.violations.append(f"memory grew from {first / 2**20:.0f} to {last / 2**20:.0f} MiB")
-    _show(name, record, stored, sum(writer.repeated for writer in writers), len(deleter.deleted))
+    shown = _shown(record, stored, sum(writer.repeated for writer in writers), len(deleter.deleted))
+    figures.note(name, shown)
+    table = Table(name, "")
+    for row in shown.items():
+        table.add_row(*row)
+    console.print(table)
     return len(record.violations)
 
 
@@ -241,32 +248,35 @@ def _stored(writers: list[Writer], record: Record) -> int:
 
 
 def _memory_of_thirds(memory: list[int]) -> tuple[float, float]:
+    if not memory:
+        return 0.0, 0.0
     third = max(len(memory) // 3, 1)
     return statistics.median(memory[:third]), statistics.median(memory[-third:])
 
 
-def _show(name: str, record: Record, stored: int, repeated: int, deleted: int) -> None:
+def _shown(record: Record, stored: int, repeated: int, deleted: int) -> dict[str, str]:
     answers: defaultdict[str, Counter[int]] = defaultdict(Counter)
     waits: defaultdict[str, list[float]] = defaultdict(list)
     for request in record.requests:
         answers[request.kind][request.status] += 1
         if request.status == 200:
             waits[request.kind].append(request.ended - request.began)
-    table = Table(name, "")
+    shown = {}
     for kind, statuses in answers.items():
         counts = ", ".join(f"{count:,} × {code or 'no answer'}" for code, count in sorted(statuses.items()))
-        table.add_row(kind, f"{counts}; {_quantiles(waits[kind])}")
+        shown[kind] = f"{counts}; {_quantiles(waits[kind])}"
     lasted: defaultdict[str, list[float]] = defaultdict(list)
     for fault in record.faults:
         lasted[fault.kind].append(fault.ended - fault.began)
     for kind, seconds in lasted.items():
-        table.add_row(kind, f"{len(seconds)} times, whole again after at most {max(seconds):.1f} s")
+        shown[kind] = f"{len(seconds)} times, whole again after at most {max(seconds):.1f} s"
     first, last = _memory_of_thirds(record.memory)
-    table.add_row("supervisor and oldest worker", f"{first / 2**20:.0f} MiB, then {last / 2**20:.0f} MiB")
-    table.add_row("events stored once", f"{stored:,}; {repeated:,} batches were sent again")
-    table.add_row("users deleted", f"{deleted:,}")
-    table.add_row("violations", "\n".join(record.violations) or "none")
-    console.print(table)
+    return shown | {
+        "supervisor and oldest worker": f"{first / 2**20:.0f} MiB, then {last / 2**20:.0f} MiB",
+        "events stored once": f"{stored:,}; {repeated:,} batches were sent again",
+        "users deleted": f"{deleted:,}",
+        "violations": "\n".join(record.violations) or "none",
+    }
 
 
 def _quantiles(waits: list[float]) -> str:

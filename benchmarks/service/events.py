@@ -23,6 +23,7 @@ from unittest import mock
 import redis
 from rich.console import Console
 
+from benchmarks.service.figures import Figures
 from benchmarks.service.kills import DURABLE
 from benchmarks.service.served import free_port
 from resus.serving.limits import MAX_EVENTS
@@ -52,14 +53,15 @@ def main() -> None:
     seconds, sizes = options.seconds, [int(size) for size in options.sizes.split(",")]
     if options.quick:
         seconds, sizes = 1, [1000, 10_000]
+    figures = Figures("events", smoke=options.quick, seconds=seconds, writers=WRITERS)
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        _writing_to_sqlite(Path(folder), seconds)
-        _writing_to_redis(Path(folder), seconds)
+        figures.note("sqlite", _writing_to_sqlite(Path(folder), seconds))
+        figures.note("redis", _writing_to_redis(Path(folder), seconds))
         for size in sizes:
-            _deleting(Path(folder), size)
+            figures.note(f"deleting from {size} events", _deleting(Path(folder), size))
 
 
-def _writing_to_sqlite(folder: Path, seconds: float) -> None:
+def _writing_to_sqlite(folder: Path, seconds: float) -> dict[str, float]:
     found = []
     for group in (1, group_commit.GROUP):
         store = open_store(str(folder / f"{group}.sqlite"), capacity=CAPACITY)
@@ -70,13 +72,14 @@ def _writing_to_sqlite(folder: Path, seconds: float) -> None:
         f"SQLite, {WRITERS} writers of single events: {together:,.0f} events/s; one sync for each event: "
         f"{single:,.0f} events/s; {together / single:.1f} ×"
     )
+    return {"events_per_second": together, "with_a_sync_each": single, "together_over_single": together / single}
 
 
 def _add(store: EventStore, writer: int, number: int) -> None:
     store.add([(f"user-{writer}-{number // PER_USER}", event(number))])
 
 
-def _writing_to_redis(folder: Path, seconds: float) -> None:
+def _writing_to_redis(folder: Path, seconds: float) -> dict[str, float]:
     with _redis(folder) as url, redis.Redis.from_url(url) as client:
         store = open_store(url, capacity=CAPACITY)
         history = [event(number) for number in range(CAPACITY)]
@@ -99,13 +102,14 @@ def _writing_to_redis(folder: Path, seconds: float) -> None:
         f"Redis, {WRITERS} writers, users of {CAPACITY} events: {appending:,.0f} events/s, {small:,.0f} bytes each; "
         f"with a rewrite of the user: {rewriting:,.0f} events/s, {large:,.0f} bytes each; {appending / rewriting:.1f} ×"
     )
+    return {"events_per_second": appending, "bytes_each": small, "rewriting": rewriting, "bytes_rewritten": large}
 
 
 def _line(one: Event) -> str:
     return f"{one.time}\t{one.label}\t{one.id}\t{one.features_as_json()}"
 
 
-def _deleting(folder: Path, size: int) -> None:
+def _deleting(folder: Path, size: int) -> dict[str, float]:
     """Delete users of `CAPACITY` events while one thread writes to the same store."""
     store, users = open_store(str(folder / f"{size}.sqlite"), capacity=CAPACITY), max(20, size // CAPACITY)
     for start in range(0, size, MAX_EVENTS):
@@ -126,6 +130,7 @@ def _deleting(folder: Path, size: int) -> None:
         f"SQLite, {size:,} events: a user of {size // users} events is deleted in {typical:.1f} ms "
         f"(longest {max(deletions):.1f}); the longest wait of a writer meanwhile is {max(waits):.1f} ms"
     )
+    return {"median_ms": typical, "longest_ms": max(deletions), "longest_wait_of_a_writer_ms": max(waits)}
 
 
 def _write_until(store: EventStore, done: threading.Event, waits: list[float]) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.service.figures import Figures
 from benchmarks.service.served import ask, exported, free_port, items_of, served, serves, workers_of
 
 KILLS, WORKERS, CLIENTS, BATCH, PER_USER = 20, 2, 4, 3, 60
@@ -86,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=KILLS)
     kills = parser.parse_args().kills
-    run = exported("ridge")
+    run, figures = exported("ridge"), Figures("kills", smoke=kills < KILLS, kills=kills)
     for victim in ("server", "worker"):
         with tempfile.TemporaryDirectory() as folder, durable_redis(folder) as (redis, _):
             for store in (f"{folder}/{victim}.sqlite", redis):
@@ -97,6 +98,8 @@ def main() -> None:
                     f"{kind}, {kills} kills of the {victim}: {events:,} acknowledged events are all there, none twice; "
                     f"{repeated:,} requests were not answered and sent again; {time.perf_counter() - began:.0f} s"
                 )
+                found = {"acknowledged_and_there_once": events, "sent_again": repeated}
+                figures.note(f"{kind}, {victim} killed", found)
 
 
 def _server_killed(run: Path, store: str, kills: int) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.service.load                      MovieLens-1M, DeepFM; about 15 minutes on two idle cores
     python -m benchmarks.service.load --against COMMIT     the requests of another commit as well, in the same run
-    python -m benchmarks.service.load --quick              one second per part; the figures are not kept
+    python -m benchmarks.service.load --quick              one second per part; the figures go to runs/
 
 One worker. The parts take turns, several times over, so that a machine whose speed varies is slow or fast for all of
 them; ratios are medians of the ratios of each round. With "kept", the context of all requests is the same; with
@@ -31,8 +31,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.service.figures import Figures
 from benchmarks.service.served import LEARNERS, Served, ask, exported, items_of, served
-from resus.files import write_text
 from resus.model.encoders import FMSettings, LRSettings, NetworkSettings
 from resus.model.predictors.in_numpy import MeanInNumpy
 from resus.serving.engine import Engine
@@ -41,7 +41,6 @@ from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictRequest, RecommendRequest
 from resus.serving.store import open_store
 
-FIGURES = Path("benchmarks/service/load.json")
 REPLAY = Path(__file__).with_name("replay.lua")
 MANY = Path(__file__).with_name("many.lua")
 USERS, KNOWN = 200, 15
@@ -67,11 +66,12 @@ def main() -> None:
     parser.add_argument("--against", metavar="COMMIT", help="measure this commit as well")
     chosen = parser.parse_args()
     seconds, rounds = (1, 2) if chosen.quick else (6, 7)
+    kept = Figures("load", smoke=chosen.quick, seconds=seconds, rounds=rounds, against=chosen.against)
+    figures = {}
     with _checkout(chosen.against) as other:
-        figures = {learner: _of_learner(learner, seconds, rounds, other) for learner in LEARNERS}
+        for learner in LEARNERS:
+            figures[learner] = _of_learner(learner, seconds, rounds, other, partial(kept.note, learner))
     _show(figures)
-    if not chosen.quick:
-        write_text(FIGURES, json.dumps(figures, indent=2) + "\n")
 
 
 @contextlib.contextmanager
@@ -89,7 +89,10 @@ def _checkout(commit: str | None) -> Iterator[Path | None]:
             subprocess.run(["git", "worktree", "remove", "--force", str(place)], check=True)
 
 
-def _of_learner(learner: str, seconds: int, rounds: int, other: Path | None) -> dict[str, float]:
+def _of_learner(
+    learner: str, seconds: int, rounds: int, other: Path | None, note: Callable[[dict[str, float]], None]
+) -> dict[str, float]:
+    """Medians of the rounds, noted after each of them."""
     run = exported(learner)
     console.print(f"{learner}: {rounds} rounds of {seconds} s per part …")
     figures = _at_rest(run) | {"networks_of_the_shared_model": _networks(LoadedModel.load(run))}
@@ -112,8 +115,10 @@ def _of_learner(learner: str, seconds: int, rounds: int, other: Path | None) -> 
             found = {name: value for part in parts for name, value in part().items()}
             for name, value in (found | _ratios(found)).items():
                 seen[name].append(value)
-        figures["peak_bytes"] = ours.peak_and_now()[0]
-    return figures | {name: statistics.median(values) for name, values in seen.items()}
+            figures |= {name: statistics.median(values) for name, values in seen.items()}
+            figures["peak_bytes"] = ours.peak_and_now()[0]
+            note(figures)
+    return figures
 
 
 def _learn(service: Served, items: Sequence[str]) -> None:
@@ -133,7 +138,7 @@ def _parts(
 ) -> Iterator[Callable[[], dict[str, float]]]:
     """What takes turns."""
     chance = random.Random(5)
-    context = next(field.name for field in loaded.fields() if field.role == "context")
+    context = next(field.name for field in loaded.fields() if field.role != "item")
     for size in SIZES:
         yield partial(_bare_products, loaded, size)
         kept = [_predict(f"u{n % USERS}", chance.sample(items, size)) for n in range(600)]

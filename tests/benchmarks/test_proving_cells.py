@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.proving.__main__ import _seeds, estimate, main
@@ -117,6 +118,24 @@ def test_the_command_reports_and_writes_the_page(
     report, page = (tmp_path / "runs/proving/report.md").read_text(), (tmp_path / "docs/proving.md").read_text()
     assert set(page[page.index("## ") :].splitlines()) < set(report.splitlines())
     assert (tmp_path / "docs/proving/cells.jsonl").read_text() == (tmp_path / "runs/proving/cells.jsonl").read_text()
+
+    monkeypatch.setattr(sys, "argv", ["proving", *words[:-1], "--recorded", "--out", "elsewhere"])
+    monkeypatch.setattr("benchmarks.proving.__main__.run_cell", None)  # nothing is left to run
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0, capsys.readouterr().err
+    assert "2 recorded cells" in capsys.readouterr().out
+    for cell in read_cells(tmp_path / "runs/proving"):
+        before, after = read_draws(tmp_path / "runs/proving", cell), read_draws(tmp_path / "elsewhere", cell)
+        assert before is not None
+        assert after is not None
+        assert before.keys() == after.keys()
+        for key, values in before.items():
+            spread = float(np.nanmax(np.abs(values - values[0])))
+            np.testing.assert_allclose(after[key], values, rtol=0.0, atol=1e-3 * spread + 1e-7)
+    with pytest.raises(SystemExit):
+        main()
+    assert "elsewhere holds cells already" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_mistake_is_one_sentence(

@@ -7,17 +7,23 @@ import time
 from pathlib import Path
 
 import pytest
-from resus_process import SHORT, refused_here, start, succeed
+from resus_process import SHORT, refused_here, start, succeed_here
 
 from resus.paper.cells.records import CELLS, append_record, read_cells
 
 METHODS = "deepfm,user-bias,lwa,resus-nn,resus-rr"
 
 
+@pytest.fixture(autouse=True)
+def _one_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small networks are slower with several threads."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+
+
 @pytest.mark.integration
 def test_a_question_is_answered_with_tables_figures_and_verdicts(workplace: Path) -> None:
     words = ("reproduce", "rq1", "--dataset", "log", "--runs", 2, "--methods", METHODS, *SHORT, "--replicates", 20)
-    said = succeed(*words, "--out", "answer", cwd=workplace)
+    said = succeed_here(*words, "--out", "answer", cwd=workplace)
     assert "10 cells, 0 of them finished" in said
     folder = workplace / "answer"
     page = (folder / "report.html").read_text()
@@ -28,7 +34,7 @@ def test_a_question_is_answered_with_tables_figures_and_verdicts(workplace: Path
     assert list(folder.glob("tables/*.tex"))
     assert {path.suffix for path in folder.glob("figures/*")} == {".png", ".pdf"}
     assert len(read_cells(folder)) == 10
-    again = succeed(*words, "--out", "answer", cwd=workplace)
+    again = succeed_here(*words, "--out", "answer", cwd=workplace)
     assert "10 cells, 10 of them finished" in again
     assert len(read_cells(folder)) == 10
     comparisons = [json.loads(line) for line in (folder / "comparisons.jsonl").read_text().splitlines()]
@@ -50,7 +56,7 @@ def test_interrupted_it_says_how_to_go_on(workplace: Path) -> None:
     done = read_cells(workplace / "cut")
     gone = done[0].model_copy(update={"method": "a-method-that-is-gone"})
     append_record(workplace / "cut" / CELLS, gone)
-    said = succeed(
+    said = succeed_here(
         "reproduce", "rq1", "--dataset", "log", "--methods", METHODS, *SHORT, "--out", "cut", "--report-only",
         cwd=workplace,
     )  # fmt: skip
@@ -85,7 +91,7 @@ def test_a_mistake_gets_one_sentence(words: list[str], wanted: tuple[str, ...], 
 @pytest.mark.integration
 def test_other_settings_are_not_mixed_in(workplace: Path) -> None:
     words = ("reproduce", "rq1", "--dataset", "log", "--runs", 1, "--methods", "deepfm", "--out", "claimed")
-    succeed(*words, *SHORT, cwd=workplace)
+    succeed_here(*words, *SHORT, cwd=workplace)
     told = refused_here(*words, *SHORT, "--set", "training.patience=1", cwd=workplace)
     assert "other settings" in told
     assert "--out" in told

@@ -9,10 +9,15 @@ from resus.cluster import cluster
 from resus.cluster.prediction import predict_on_ray
 from resus.errors import DataError
 
+PARTITIONS = 8  # of so few rows; Ray makes 200
+
 
 def main(folder: Path) -> None:
     support, query = folder / "support.parquet", folder / "query.parquet"
     with cluster(2):
+        from ray.data import DataContext  # `cluster` sets what Ray reads when it is imported
+
+        DataContext.get_current().default_hash_shuffle_parallelism = PARTITIONS
         scored = predict_on_ray(
             folder / "on-top",
             support,

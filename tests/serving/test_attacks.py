@@ -216,6 +216,27 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused(attacked: Serving, at
     assert list(json.loads(body)) == ["error"]
 
 
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+@pytest.mark.parametrize("together", [True, False])
+def test_an_upgrade_loses_no_body_and_smuggles_nothing(attacked: Serving, protocol: str, together: bool) -> None:
+    """A body that is sent apart would be the next request."""
+    body = json.dumps({"items": ["1"]}).encode()
+    wishes = ("Connection: Upgrade", f"Upgrade: {protocol}", JSON, f"Content-Length: {len(body)}")
+    first = head(*wishes, method="POST", path="/v1/predict")
+    with dial(attacked) as connection:
+        connection.sendall(first + body if together else first)
+        if not together:
+            with contextlib.suppress(OSError):  # it may be refused already
+                connection.sendall(body)
+        status, answer = answer_on(connection)
+    if status == 200:  # h11 ignores the wish
+        assert json.loads(answer)["answers"]
+    else:
+        assert status == 400
+        assert "without the header 'Upgrade'" in json.loads(answer)["error"]
+    assert raw(attacked, head("Connection: Upgrade", f"Upgrade: {protocol}"))[0] == 200
+
+
 def test_pages_of_other_sites_are_refused_and_may_link(attacked: Serving) -> None:
     for site in ("cross-site", "same-site"):
         assert raw(attacked, head(f"Sec-Fetch-Site: {site}"))[0] == 403

@@ -282,6 +282,28 @@ def test_a_user_who_cannot_be_read_is_not_kept(engine: Engine, monkeypatch: pyte
     assert engine.predict(asked(user="u")).support == 1
 
 
+def test_a_live_user_follows_events_of_this_process_without_reading_the_others(
+    engine: Engine, loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.observe([posted(number, label=number % 2, item=number) for number in range(CAPACITY)])
+    engine.predict(asked(user="u"))
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.store, "read", None)
+        engine.observe([posted(CAPACITY, item=3), posted(2, label=1, time=99.0, item=2)])  # pushes out, corrects
+        followed = engine.predict(asked(user="u"))
+    assert_same(followed, Engine(loaded, engine.store, capacity=CAPACITY).predict(asked(user="u")))
+    assert followed.support == CAPACITY
+
+
+def test_events_tell_what_the_model_does_not_know(engine: Engine) -> None:
+    assert engine.observe([posted(1)]).warnings is None
+    strange = posted(2, item="never seen").model_copy(update={"features": {"colour": "red", "category": "new"}})
+    told = engine.observe([strange]).warnings
+    assert told is not None
+    assert len(told) == 3
+    assert all(any(name in sentence for sentence in told) for name in ("item", "category", "colour"))
+
+
 def test_only_fields_that_the_model_reads_are_stored(engine: Engine) -> None:
     sent = PostedEvent.model_validate(event(1) | {"features": {"tags": ["morning"], "diary": "dear diary"}})
     engine.observe([sent])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
@@ -69,6 +69,8 @@ LOCAL = Access("127.0.0.1", None)
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
+@example([bytes(BOUND), b"x"])  # nothing is left to read
+@example([bytes(BOUND), b"x", b"y"])
 def test_a_body_passes_up_to_the_limit(chunks: list[bytes]) -> None:
     status, body, headers = answer(LOCAL, *chunks)
     whole = b"".join(chunks)

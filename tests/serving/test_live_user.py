@@ -26,8 +26,8 @@ from resus.model.build import build_personalizer
 from resus.model.inference.in_torch import inference_in_torch
 from resus.model.inference.model import Inference
 from resus.model.inference.parts import Rows, sigmoid
-from resus.model.learners.plus import in_numpy as plus_in_numpy
 from resus.model.learners.plus.factors import FactorEncoder
+from resus.model.learners.plus.in_numpy import learner as plus_in_numpy
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.ridge import RidgeLearner
 from resus.model.personalizer import Personalizer

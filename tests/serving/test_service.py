@@ -188,7 +188,7 @@ def test_an_item_is_known_however_its_id_is_spelled(engine: Engine, spelled: Any
 @pytest.mark.parametrize(
     ("owner", "name", "method", "address", "body"),
     [
-        ("store", "add", "POST", "/v1/events", {"events": [event(1)]}),
+        ("store", "add_traced", "POST", "/v1/events", {"events": [event(1)]}),
         ("store", "delete", "DELETE", "/v1/users/u", None),
         ("store", "forget", "DELETE", "/v1/users/u/events/e1", None),
         ("model", "load", "POST", "/v1/reload", None),

@@ -20,7 +20,7 @@ from service_fixtures import Place
 
 from resus.errors import ConfigError, DataError, StorageError
 from resus.serving.limits import MAX_EVENTS
-from resus.serving.store import STORES, Event, EventStore, UserRecord, open_store
+from resus.serving.store import STORES, Event, EventStore, UserRecord, add_traced, open_store
 
 CAPACITY = 4
 
@@ -133,6 +133,29 @@ def test_any_sequence_equals_the_model(place: Place, steps: list[tuple[str, Any]
         seen = records
         assert store.users() == sum(bool(record.events or record.profile) for record in records.values())
     store.close()
+
+
+@ANY
+@given(batches=st.lists(st.lists(st.tuples(USERS, EVENTS), min_size=1, max_size=3), max_size=8))
+def test_who_follows_the_versions_of_events_has_the_events_of_the_store(
+    place: Place, batches: list[list[tuple[str, Event]]]
+) -> None:
+    """A single event of a known user can always be followed; a version that is reached hides no other change."""
+    with contextlib.closing(open_store(place(), capacity=CAPACITY)) as store:
+        for batch in batches:
+            users = sorted({user for user, _ in batch})
+            known = {user: store.read(user) for user in users}
+            followed, at = Remembered(), {user: record.version for user, record in known.items()}
+            followed.kept = {user: list(record.events) for user, record in known.items()}
+            for (user, new), added in zip(batch, add_traced(store, batch), strict=True):
+                if added.after and added.before == at[user]:
+                    assert followed.add(user, new) == added.status
+                    at[user] = added.after
+            for user in users:
+                record, alone = store.read(user), [name for name, _ in batch].count(user) == 1
+                assert (at[user] == record.version) or not alone or not known[user].version
+                if at[user] == record.version:
+                    assert followed.events(user) == record.events
 
 
 SENT = st.lists(st.tuples(USERS, EVENTS), max_size=16, unique_by=lambda sent: (sent[0], sent[1].id))

@@ -12,8 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import redis
+from hypothesis import given
+from hypothesis import strategies as st
 from redis_process import redis_process
 from resus_process import resus_here
 from service_fixtures import CAPACITY
@@ -26,7 +29,10 @@ from resus.serving.http.guard import Access
 from resus.serving.limits import MAX_AHEAD, check_times
 from resus.serving.store import Event, EventStore, UserRecord, check_store, open_store
 from resus.serving.store import redis as redis_store
+from resus.serving.store import sqlite as sqlite_store
 from resus.serving.store.checking import check, salvage
+from resus.serving.store.proof import _checksums
+from resus.serving.store.slots import DamagedError
 from resus.serving.store.sqlite import SqliteStore
 
 USERS, EVENTS = 40, 25
@@ -116,6 +122,97 @@ def test_an_event_written_while_the_file_is_deleted_is_not_acknowledged(
     with pytest.raises(StorageError, match="deleted or replaced"):
         store.add([("user 1", Event("new", 100.0, 1.0, {}))])
     store.close()
+
+
+def overwrite(path: Path, spans: list[tuple[int, int]], chance: random.Random) -> None:
+    with path.open("r+b") as stream:
+        for start, length in spans:
+            stream.seek(start)
+            stream.write(chance.randbytes(length))
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+@pytest.mark.parametrize("end", ["", "-wal"])
+def test_files_that_are_overwritten_as_a_whole_take_no_event(tmp_path: Path, end: str, checkpointed: bool) -> None:
+    """What SQLite has in memory would hide it, and the next start would find nothing."""
+    path = tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    before = filled(store)
+    if checkpointed:
+        assert store.delete("user 1")  # empties the log into the file
+        store.add([("user 1", Event("first of the new log", 1.0, 1.0, {}))])
+    victim = path.with_name(path.name + end)
+    whole = victim.read_bytes()
+    overwrite(victim, [(0, len(whole))], random.Random(1))
+    for call in writes(store):
+        with pytest.raises(StorageError, match=r"damaged.*resus store check") as raised:
+            call()
+        assert str(tmp_path) not in (raised.value.public or str(tmp_path))
+    victim.write_bytes(whole)
+    assert store.add([("user 2", Event("new", 100.0, 1.0, {}))]) == ["added"]
+    assert store.read("user 0") == before["user 0"]
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_acknowledged_in_a_damaged_log_is_there_after_a_crash(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite drops all pages of a log after the first that does not match its checksum."""
+    monkeypatch.setattr(sqlite_store, "PROOF_SECONDS", 0.0)
+    chance, path = random.Random(seed), tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    filled(store)
+    log = path.with_name("store.db-wal")
+    frames = [(chance.randrange(32, log.stat().st_size - 600), chance.choice([1, 600])) for _ in range(seed % 3)]
+    overwrite(log, frames, chance)
+    acknowledged = []
+    for number in range(20):
+        with contextlib.suppress(StorageError):
+            store.add([(f"user {number}", Event("new", 50.0, 1.0, {}))])
+            acknowledged.append(f"user {number}")
+    assert acknowledged or frames, "nothing was damaged"
+    for end in ("", "-wal"):
+        shutil.copy(f"{path}{end}", tmp_path / f"after.db{end}")
+    store.close()
+    with contextlib.closing(SqliteStore(str(tmp_path / "after.db"), capacity=100)) as after:
+        assert all(after.read(user).events[-1].id == "new" for user in acknowledged)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_acknowledged_in_a_damaged_file_is_there_after_a_crash(tmp_path: Path, seed: int) -> None:
+    """The pages that SQLite has in memory are those before the damage."""
+    chance, path = random.Random(seed), tmp_path / "store.db"
+    store = SqliteStore(str(path), capacity=100)
+    filled(store)
+    store.delete("user 0")  # empties the log into the file
+    time.sleep(0.01)  # the clock of files may tick this slowly
+    size = path.stat().st_size
+    overwrite(path, [(chance.randrange(4096, size - 600), 600) for _ in range(1 + 30 * seed)], chance)
+    acknowledged = []
+    for number in range(1, 20):
+        with contextlib.suppress(StorageError):
+            store.add([("user 1", Event(f"new {number}", 50.0 + number, 1.0, {}))])
+            acknowledged.append(f"new {number}")
+    for end in ("", "-wal"):
+        shutil.copy(f"{path}{end}", tmp_path / f"after.db{end}")
+    with contextlib.suppress(StorageError):
+        store.close()
+    if acknowledged:
+        with contextlib.closing(SqliteStore(str(tmp_path / "after.db"), capacity=100)) as after:
+            assert {*acknowledged} <= {one.id for one in after.read("user 1").events}
+
+
+@given(rows=st.integers(1, 4), pairs=st.integers(1, 6), seed=st.integers(0, 99))
+def test_checksums_of_the_log_are_those_of_the_recurrence(rows: int, pairs: int, seed: int) -> None:
+    words, start = (
+        np.random.default_rng(seed).integers(0, 1 << 32, (rows, width), dtype=np.uint32) for width in (2 * pairs, 2)
+    )
+    for own, sums, found in zip(words.tolist(), start.tolist(), _checksums(words, start).tolist(), strict=True):
+        for one, two in zip(own[::2], own[1::2], strict=True):
+            sums[0] = (sums[0] + one + sums[1]) % (1 << 32)
+            sums[1] = (sums[1] + two + sums[0]) % (1 << 32)
+        assert found == sums
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -245,6 +342,61 @@ def test_on_a_full_disk_events_are_refused_and_users_deleted(tiny_disk: Path) ->
     store.close()
 
 
+def test_a_store_that_can_only_be_read_is_not_ready(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "store.db"), capacity=100)
+    before = filled(store)
+    store._writer.execute("PRAGMA query_only = ON")
+    store._written_at = 0.0  # a while ago
+    sentence = "cannot use the store: it cannot be written; check its permissions"
+    for _ in range(2):  # a write that failed does not show that the store can be written
+        assert refusal_of(store, Event("new", 1.0, 1.0, {})) == sentence
+        with pytest.raises(StorageError, match="cannot be written"):
+            check_store(store)
+    assert store.read("user 0") == before["user 0"]
+    store.close()
+
+
+def test_a_store_that_the_next_start_could_not_write_is_not_ready_and_users_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(str(tmp_path / "store.db"), capacity=100)
+    filled(store)
+    for forbidden in (tmp_path, tmp_path / "store.db", tmp_path / "store.db-wal"):
+        monkeypatch.setattr(os, "access", lambda file, _mode, forbidden=forbidden: Path(file) != forbidden)
+        with pytest.raises(StorageError, match="cannot be written"):
+            check_store(store)
+    assert store.delete("user 1")
+    store.close()
+
+
+def test_a_user_who_cannot_be_written_for_damage_makes_the_store_unready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(str(tmp_path / "store.db"), capacity=100)
+
+    def damaged(*_: Any) -> None:
+        raise DamagedError("an event is not where it should be")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._write_slots, "add", damaged)
+        assert "resus store check" in (refusal_of(store, Event("e", 1.0, 1.0, {})) or "")
+    store.add([("other", Event("e", 1.0, 1.0, {}))])
+    with pytest.raises(StorageError, match="resus store check"):
+        check_store(store)
+    assert refusal_of(store, Event("e", 1.0, 1.0, {})) is None
+    check_store(store)
+    store.close()
+
+
+def test_a_store_that_is_no_file_is_refused_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(StorageError, match="not a regular file"):
+            SqliteStore(str(tmp_path / name), capacity=1)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "folder"}
+
+
 def test_a_lock_that_is_a_link_is_refused_and_its_target_left_alone(tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.write_text("precious")
@@ -265,6 +417,28 @@ def test_times_of_events_are_at_most_a_day_ahead() -> None:
     for wrong in (now + MAX_AHEAD + 60, now * 1000, 9e15):
         with pytest.raises(DataError, match=r"events\[1\], time: .* more than a day ahead; give seconds since 1970"):
             check_times([now, wrong])
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("2024-01-31T10:00:00Z", 1706695200.0),
+        ("2024-01-31T12:00:00+02:00", 1706695200.0),
+        ("2024-01-31 10:00:00.5", 1706695200.5),
+        ("2024-01-31", 1706659200.0),
+        ("7", 7.0),
+    ],
+)
+def test_a_time_may_be_written_as_in_a_table(client: InProcess, text: str, seconds: float) -> None:
+    assert post(client, event(1) | {"time": text}) == ["added"]
+    assert client.get("/v1/users/u").json()["events"][0]["time"] == seconds
+
+
+@pytest.mark.parametrize("text", ["yesterday", "", "2024-13-01", "2" * 5000, "9999-01-01T00:00:00Z"])
+def test_text_that_is_no_time_is_one_sentence(client: InProcess, text: str) -> None:
+    refused = client.post("/v1/events", json={"events": [event(1) | {"time": text}]})
+    assert refused.status_code == 422
+    assert "since 1970" in refused.json()["error"]
 
 
 def test_the_service_refuses_the_far_future_and_takes_a_corrected_time(client: InProcess) -> None:

@@ -13,7 +13,7 @@ from resus.data.fields.unknown import not_fields
 from resus.data.fields.values import spelled
 from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
-from resus.model.inference.parts import Rows, sigmoid
+from resus.model.inference.parts import Crowd, Rows, sigmoid
 from resus.serving.answers import Scored
 from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
@@ -22,6 +22,7 @@ from resus.serving.live.users import Asked, LiveUsers
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     EventResult,
+    EventsAnswer,
     InlineEvent,
     PostedEvent,
     PredictAnswer,
@@ -36,8 +37,8 @@ from resus.serving.messages import (
 from resus.serving.noticed import Noticed, Tally
 from resus.serving.profiles import NO_PROFILE, described
 from resus.serving.ranking import best_of, matching
-from resus.serving.shelf import Crowd, Shelf
-from resus.serving.store import Event, EventStore
+from resus.serving.shelf import Shelf
+from resus.serving.store import Event, EventStore, add_traced
 from resus.serving.store.protocol import as_json
 
 TOO_EXTREME = "numbers of the candidates or of the user's events are too large to score: correct or delete them"
@@ -50,7 +51,7 @@ class Engine:
         self.loaded = loaded
         self.store = store
         self.capacity = capacity
-        self.live_users = LiveUsers(loaded, store, capacity=capacity)
+        self.live_users = LiveUsers(loaded, store, capacity=capacity, encode=self._code_of)
         self.tally: Tally = lambda _values, _names: None  # of what the model does not know
         self._changes: ItemChanges | None = None
         self._refreshing = threading.Lock()
@@ -98,19 +99,22 @@ class Engine:
                 self.shelf = self.shelf.updated(catalogue, changed)
             self.loaded = self.live_users.loaded = replace(self.loaded, catalogue=catalogue)
 
-    def observe(self, events: Sequence[PostedEvent]) -> list[EventResult]:
+    def observe(self, events: Sequence[PostedEvent]) -> EventsAnswer:
         """Store all events of a batch, or none; they are durable when this returns."""
         check_times([event.time for event in events])
         self._refresh()
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
-        self._check_readable(batch)
-        statuses = self.store.add(batch)
+        rows, are_whole = self._read_events(batch)
+        added = add_traced(self.store, batch)
+        for place, ((user, event), one) in enumerate(zip(batch, added, strict=True)):
+            self.live_users.follow(user, event, rows.one(place) if are_whole else None, one)
         noticed = Noticed()
         stored = [event.features for _, event in batch]
-        noticed.add(self.loaded.unknown_values(stored), len(stored))
+        noticed.add(self.loaded.features.count_unknown_values(stored, *rows), len(stored))
         noticed.add_names((name for event in events for name in event.features), self.loaded.field_names)
-        noticed.tell((), self.tally)
-        return [EventResult(id=event.id, status=status) for event, status in zip(events, statuses, strict=True)]
+        warnings = noticed.tell(self.loaded.field_names, self.tally)
+        results = [EventResult(id=event.id, status=one.status) for event, one in zip(events, added, strict=True)]
+        return EventsAnswer(results=results, **({"warnings": warnings} if warnings else {}))
 
     def predict(self, request: PredictRequest) -> PredictAnswer:
         return self.score(request).as_message()
@@ -269,17 +273,25 @@ class Engine:
         except np.linalg.LinAlgError:
             raise DataError(TOO_EXTREME) from None
 
-    def _check_readable(self, batch: Sequence[tuple[str, Event]]) -> None:
-        """An event that the model cannot read is not stored. A profile may hold what every row must have."""
+    def _read_events(self, batch: Sequence[tuple[str, Event]]) -> tuple[Rows, bool]:
+        """The rows of events, and whether they are whole without a profile, which may hold what every row must have.
+
+        An event that the model cannot read is refused.
+        """
         try:
-            self.loaded.rows_of([event for _, event in batch])
+            return self.loaded.rows_of([event for _, event in batch]), True
         except DataError:
             profiles = {
                 user: self.loaded.profile_of(user, self.store.read(user).profile)
                 for user in {user for user, _ in batch}
             }
             filled = [replace(event, features=described(event.features, profiles[user])) for user, event in batch]
-            self.loaded.rows_of(filled)
+            return self.loaded.rows_of(filled), False
+
+    def _code_of(self, event: Event, profile: Mapping[str, Any]) -> Crowd | None:
+        """What the model makes of an event of a user with a profile, if the shelf keeps it."""
+        shelf = self.shelf
+        return None if shelf is None else shelf.encode_event(described(event.features, profile), self.loaded.item)
 
     def _encoded(
         self, request: PredictRequest, profile: Mapping[str, Any], noticed: Noticed

@@ -6,6 +6,7 @@ from urllib.parse import unquote
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
+from resus.data.fields.values import seconds_of
 from resus.evaluation.metrics import METRICS, Metric
 from resus.evaluation.results import Results
 from resus.serving.limits import (
@@ -99,6 +100,22 @@ Label = Annotated[
 ]
 
 
+def _time_as_seconds(given: Any) -> Any:
+    if not isinstance(given, str):
+        return given
+    seconds = seconds_of(given)
+    if seconds is None:
+        raise PydanticCustomError("time", "give seconds since 1970, or a time such as 2024-01-31T10:00:00Z")
+    return seconds
+
+
+Time = Annotated[
+    float,
+    BeforeValidator(_time_as_seconds),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"type": "string", "format": "date-time"}]}),
+]
+
+
 class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -110,7 +127,7 @@ class InlineEvent(Message):
     """
 
     id: Id | None = None
-    time: float | None = None
+    time: Time | None = None
     label: Label
     item: Id | None = None
     features: FieldValues = Field(default_factory=dict)
@@ -119,12 +136,12 @@ class InlineEvent(Message):
 class PostedEvent(InlineEvent):
     """One event of one user. The same user and id again is the same event; it corrects label and time.
 
-    `time` is in seconds since 1970 and at most a day ahead, or a smaller number that grows.
+    `time` is an ISO time or in seconds since 1970, at most a day ahead, or a smaller number that grows.
     """
 
     id: Id
     user: Id
-    time: float
+    time: Time
 
 
 class EventsRequest(Message):
@@ -137,9 +154,13 @@ class EventResult(Message):
 
 
 class EventsAnswer(Message):
-    """One result per event, in order, after all events are stored durably."""
+    """One result per event, in order, after all events are stored durably.
+
+    `warnings` says what the events hold that the model does not know; without such, there are none.
+    """
 
     results: list[EventResult]
+    warnings: list[str] | None = None
 
 
 class PredictRequest(Message):

@@ -18,14 +18,12 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled
 from resus.errors import DataError
 from resus.model.inference.model import Inference, LiveSupport
-from resus.model.inference.parts import AdditiveEncoder, Rows
+from resus.model.inference.parts import AdditiveEncoder, Crowd, Rows
 from resus.serving.catalogue import Catalogue
 
 CONTEXT_BYTES = 1 << 28  # for all contexts together
 OBJECT_BYTES = 2048  # of the objects around the arrays of one context
 TILE = 1 << 16  # items of a whole catalogue at a time
-
-Crowd = tuple[Floats, Floats]  # the crowd's logits `[N]`, and encoded rows `[N, K]`
 
 
 class Shelf:
@@ -83,14 +81,21 @@ class Shelf:
 
     def context(self, fields: Mapping[str, Any]) -> "Context":
         """The context of a request, by the values of its fields."""
-        fields = {name: fields[name] for name in fields if name in self._situation}  # the model reads no others
-        key = json.dumps(fields, separators=(",", ":")) if fields else ""
+        fields, key = self._key(fields)
         found = self._found(key)
         if found is None:
             row = self._checked(Rows(*self._features.encode_rows([fields])))
             found = self._keep(key, row)
             found.unknown = self._features.count_unknown_values([fields], row.ids, row.weights)
         return found
+
+    def encode_event(self, fields: Mapping[str, Any], item: str) -> Crowd | None:
+        """An event whose fields are those of an item in a context that is kept; None for any other one."""
+        place = self.catalogue.place_of(fields.get(item))
+        if place < 0 or any(fields.get(name) is not None for name in self.catalogue.fields if name != item):
+            return None
+        context = self._found(self._key(fields)[1])
+        return None if context is None else self.encode(np.array([place]), context)
 
     def context_of(self, row: Rows) -> "Context":
         """The context of an encoded row."""
@@ -194,6 +199,11 @@ class Shelf:
         if self._weights is None:
             return Rows(ids, None)
         return Rows(ids, np.where(self._of_item, self._weights[places], _some(context.row.weights)))
+
+    def _key(self, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Those fields that are of the situation, since the model reads no others, and the key of their context."""
+        read = {name: fields[name] for name in fields if name in self._situation}
+        return read, json.dumps(read, separators=(",", ":")) if read else ""
 
     def _found(self, key: str) -> "Context | None":
         with self._lock:

@@ -11,6 +11,8 @@ from torch import Tensor
 from resus.arrays import Doubles
 from resus.model.learners.plus import prior as prior_module
 from resus.model.learners.plus.codes import Codes, Layout
+from resus.model.learners.plus.in_numpy.codes import CodeColumns
+from resus.model.learners.plus.in_numpy.scales import Scales as LiveScales
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.plus.prior import Prior
 
@@ -35,6 +37,19 @@ def test_covariances_are_inner_products_of_feature_vectors(
         both = vectors_of(learner, torch.cat([rows[user], others[user]]))
         np.testing.assert_allclose(covariance[user], both[:30] @ both[30:].T, atol=1e-6)
         np.testing.assert_allclose(variance[user], (both[:30] ** 2).sum(axis=1), atol=1e-6)
+
+
+@pytest.mark.parametrize("parts", [{}, {"bias": False}, {"matches": False}, {"taste": False}])
+def test_the_service_has_the_same_covariances_of_many_rows_and_of_one(parts: dict[str, bool]) -> None:
+    random, learner = torch.Generator().manual_seed(4), plus_learner(LAYOUT, **parts).requires_grad_(False)
+    rows, others = draw_rows((5,), LAYOUT, random), draw_rows((20,), LAYOUT, random)
+    expected = learner.prior.covariance(LAYOUT.unpack(rows), LAYOUT.unpack(others))
+    columns = CodeColumns(LAYOUT.names, LAYOUT.columns, LAYOUT.item, LAYOUT.taste, LAYOUT.choice)
+    scales = LiveScales(columns, {name: value.numpy() for name, value in learner.state_dict().items()})
+    known = columns.unpack(others.numpy())
+    np.testing.assert_allclose(scales.covariance(columns.unpack(rows.numpy()), known), expected, atol=1e-6)
+    singles = [scales.covariance_of_one(columns.unpack(row[None].numpy()), known) for row in rows]
+    np.testing.assert_allclose(np.stack(singles), expected, atol=1e-6)
 
 
 @settings(max_examples=20)

@@ -207,6 +207,16 @@ def order_of_ids(ids: pl.Series) -> dict[str, pl.Series]:
     return by if by and number.n_unique() == ids.n_unique() else by | {"text": ids}
 
 
+def seconds_of(text: str) -> float | None:
+    """A time of a request in seconds since 1970, in UTC if it has no zone; None for text that is not a time."""
+    if len(text) > _LONGEST_SPELLING:
+        return None
+    read = as_times(pl.Series([text]))
+    if read.dtype.is_temporal():
+        read = read.dt.epoch("us") / 1e6
+    return None if read[0] is None else float(read[0])
+
+
 def is_missing(column: pl.Series) -> pl.Series:
     """Where a value is null, NaN or blank text."""
     if column.dtype == pl.String:

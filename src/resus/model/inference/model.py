@@ -14,6 +14,7 @@ from resus.model.inference.drawn import DrawnSupport
 from resus.model.inference.fusion import TrainedFusion
 from resus.model.inference.parts import (
     Answer,
+    Crowd,
     Explanation,
     LiveLearner,
     RowEncoder,
@@ -61,7 +62,7 @@ class Inference:
         learner = config.learner.live_learner(encoder, part_of(model, "learner"))
         return None if learner is None else cls(predictor, encoder, learner, TrainedFusion.of(part_of(model, "fusion")))
 
-    def encode(self, rows: Rows) -> tuple[Floats, Floats]:
+    def encode(self, rows: Rows) -> Crowd:
         """What the crowd says about N rows `[N]`, and the rows as the learner sees them `[N, K]`."""
         encoded = self.encoder(rows)
         return self.learner.crowd(self.predictor(rows), encoded), encoded
@@ -98,19 +99,21 @@ class LiveSupport:
         crowd, encoded = self._model.encode(events)
         self._state.fill(encoded, labels, crowd.astype(np.float64))
 
-    def insert(self, place: int, event: Rows, label: float, *, drop_oldest: bool = False) -> None:
+    def insert(
+        self, place: int, event: Rows, label: float, *, drop_oldest: bool = False, encoded: Crowd | None = None
+    ) -> None:
         """Add an event, one row, at a place among the events; an event without a logit is refused and changes nothing.
 
-        With `drop_oldest` the first event goes first.
+        With `drop_oldest` the first event goes first. `encoded` is what `encode` gives for the row, if it is known.
         """
         if self._drawn is not None:
             self._follow(self._drawn, self._drawn.inserted(place, event, label, drop_oldest=drop_oldest))
             return
-        crowd, encoded = self._model.encode(event)
+        crowd, code = self._model.encode(event) if encoded is None else encoded
         if drop_oldest:
             self.remove(0)
             place -= 1
-        self._state.insert(place, encoded[0], label, float(crowd[0]))
+        self._state.insert(place, code[0], label, float(crowd[0]))
 
     def correct(self, place: int, label: float) -> None:
         """Replace the label of an event."""

@@ -132,7 +132,8 @@ class PlusSettings(LearnerSettings):
         return PlusLearner(FactorEncoder.of(encoder).layout, **parts)
 
     def live_learner(self, encoder: "RowEncoder", weights: "Weights") -> "LiveLearner":
-        from resus.model.learners.plus.in_numpy import FactorCodes, PlusInNumpy
+        from resus.model.learners.plus.in_numpy.factors import FactorCodes
+        from resus.model.learners.plus.in_numpy.learner import PlusInNumpy
 
         assert isinstance(encoder, FactorCodes)
         return PlusInNumpy(encoder.layout, weights, steps=self.steps)
@@ -180,7 +181,7 @@ class FactorSettings(EmbeddingSettings):
         )
 
     def in_numpy(self, features: "FeatureMap", weights: "Weights") -> "RowEncoder":
-        from resus.model.learners.plus.in_numpy import FactorCodes
+        from resus.model.learners.plus.in_numpy.factors import FactorCodes
 
         return FactorCodes(features, weights, taste=self.embedding_dim, choice=self.choice_dim)
 

@@ -3,7 +3,19 @@
 import numpy as np
 
 from resus.arrays import Doubles, Floats
-from resus.model.inference.parts import Answer, EventRows, Explanation, LiveLearner, LiveState, Weights, inverse_of
+from resus.model.inference.parts import (
+    Answer,
+    EventRows,
+    Explanation,
+    LiveLearner,
+    LiveState,
+    Weights,
+    inverse_of,
+    with_entry,
+    with_pair,
+    without_entry,
+    without_pair,
+)
 
 TINY = 1e-12  # the least that an event leaves of a prediction of itself
 CHANGES = 256  # rank-one updates after which an inverse is computed anew, so that rounding stays small
@@ -33,6 +45,7 @@ class LiveRidge(LiveState):
         self._learner = learner
         self._events = EventRows(learner.width)
         self._form: _Dual | _Primal = _Dual(learner, self._events)
+        self._is_fresh = False  # the weights are those of the present events
 
     def __len__(self) -> int:
         return len(self._events)
@@ -45,6 +58,7 @@ class LiveRidge(LiveState):
         self._events.fill(encoded, labels, basis)
         form = _Primal if len(labels) > self._learner.width + 1 else _Dual
         self._form = form(self._learner, self._events)
+        self._is_fresh = False
 
     def insert(self, place: int, encoded: Floats, label: float, basis: float) -> None:
         grows = isinstance(self._form, _Dual) and len(self) == self._learner.width + 1
@@ -53,20 +67,23 @@ class LiveRidge(LiveState):
         self._events.insert(place, encoded, label, basis)
         if grows:
             self._form = _Primal(self._learner, self._events)
-        self._form.refresh()
+        self._is_fresh = False
 
     def correct(self, place: int, label: float) -> None:
         self._events.correct(place, label)
-        self._form.refresh()
+        self._is_fresh = False
 
     def remove(self, place: int) -> None:
         self._form.remove(place)
         self._events.remove(place)
-        self._form.refresh()
+        self._is_fresh = False
 
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         if not len(self):
             return Answer.without_events(len(encoded), explain=explain)
+        if not self._is_fresh:
+            self._form.refresh()
+            self._is_fresh = True
         return self._form.answer(encoded, deviation=deviation, explain=explain)
 
 
@@ -77,7 +94,8 @@ class _Dual:
         self._learner, self._events = learner, events
         self._changes = 0
         self._inverse: Doubles | None = None  # None: to be computed from all events
-        self.refresh()
+        self._weights: Floats = np.zeros(learner.width, dtype=np.float32)
+        self._level = np.float32(0)
 
     @property
     def nbytes(self) -> int:
@@ -96,9 +114,10 @@ class _Dual:
         if left < ridge:  # rounding
             self._inverse = None
             return
-        larger = np.insert(np.insert(self._inverse, place, 0.0, axis=0), place, 0.0, axis=1)
-        row = np.insert(spread, place, -1.0)
-        self._inverse = larger + np.outer(row, row / left)
+        row = with_entry(spread, place, -1.0)
+        larger = with_pair(self._inverse, place, np.zeros_like(row))
+        larger += np.outer(row, row / left)
+        self._inverse = larger
 
     def remove(self, place: int) -> None:
         """Drop an event that is still among the events."""
@@ -106,9 +125,9 @@ class _Dual:
         if self._inverse is None or self._changes > CHANGES:
             self._inverse = None
             return
-        row = np.delete(self._inverse[place], place)
-        smaller = np.delete(np.delete(self._inverse, place, axis=0), place, axis=1)
-        self._inverse = smaller - np.outer(row, row / self._inverse[place, place])
+        row, smaller = without_entry(self._inverse[place], place), without_pair(self._inverse, place)
+        smaller -= np.outer(row, row / self._inverse[place, place])
+        self._inverse = smaller
 
     def refresh(self) -> None:
         """The weights that follow from the present events and labels."""
@@ -116,7 +135,7 @@ class _Dual:
         if self._inverse is None:
             self._changes = 0
             gram = (encoded @ encoded.T).astype(np.float64) + self._learner.constant
-            gram[np.diag_indices_from(gram)] += self._learner.ridge
+            gram.flat[:: len(gram) + 1] += self._learner.ridge
             self._inverse = inverse_of(gram)
         dual = self._inverse @ self._events.residuals
         self._weights = (dual @ encoded).astype(np.float32)
@@ -145,7 +164,7 @@ class _Primal:
         self._learner, self._events = learner, events
         self._changes = 0
         self._inverse: Doubles | None = None
-        self.refresh()
+        self._weights: Doubles = np.zeros(learner.width + 1)
 
     @property
     def nbytes(self) -> int:

@@ -206,12 +206,12 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
 
 
 def _add_users(app: FastAPI, service: Service) -> None:
-    @app.post("/v1/events", summary="Store events durably")
+    @app.post("/v1/events", summary="Store events durably", response_model_exclude_unset=True)
     async def add_events(request: EventsRequest) -> EventsAnswer:
-        results = await service.writing.run(lambda: service.engine.observe(request.events))
-        for result in results:
+        answer = await service.writing.run(lambda: service.engine.observe(request.events))
+        for result in answer.results:
             service.metrics.events.labels(result.status).inc()
-        return EventsAnswer(results=results)
+        return answer
 
     @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
     async def predict(request: PredictRequest) -> Response:

@@ -154,8 +154,9 @@ class Guard:
                 408, f"the body of the request did not arrive within {BODY_SECONDS} seconds: send it again"
             )
             return
-        if body is None:
-            await answer.refuse(413, f"the request is larger than {REQUEST_BYTES:,} bytes: split it", unread=receive)
+        except TooLargeError as large:
+            sentence = f"the request is larger than {REQUEST_BYTES:,} bytes: split it"
+            await answer.refuse(413, sentence, unread=receive if large.is_unread else None)
             return
         seconds = LONGER.get(scope["path"], ANSWER_SECONDS)
         try:
@@ -171,11 +172,11 @@ class Guard:
             else:
                 await answer.refuse(500, "the service failed on this request: see its log")
 
-    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes | None:
-        """The body; None if it is too large, which the client may say beforehand."""
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
+        """The body; TooLargeError if it is too large, which the client may say beforehand."""
         declared = headers.get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > REQUEST_BYTES:
-            return None
+            raise TooLargeError(is_unread=True)
         parts, size = [], 0
         while True:
             message = await receive()
@@ -183,10 +184,19 @@ class Guard:
                 return b""  # the client has disconnected
             parts.append(message.get("body", b""))
             size += len(parts[-1])
+            more = message.get("more_body", False)
             if size > REQUEST_BYTES:
-                return None
-            if not message.get("more_body", False):
+                raise TooLargeError(is_unread=more)
+            if not more:
                 return b"".join(parts)
+
+
+class TooLargeError(Exception):
+    """Some of the body may still be on its way."""
+
+    def __init__(self, *, is_unread: bool) -> None:
+        super().__init__()
+        self.is_unread = is_unread
 
 
 class _Answer:

@@ -4,8 +4,11 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from resus.serving.http.protocol import HEAD_BYTES, HEAD_FIELDS, PIPELINED, TOO_LARGE, WIRE_BYTES, Bounded
 
+BODY = {b"content-length", b"transfer-encoding"}  # httptools would read such a body as the next request
+NO_UPGRADE = 400, "this service speaks only HTTP/1.1: send a request that has a body without the header 'Upgrade'"
 
-class TooMuchError(Exception):
+
+class RefusedError(Exception):
     """The parser stops at an exception, and the request is refused."""
 
 
@@ -39,15 +42,17 @@ class HttpToolsConnection(Bounded, HttpToolsProtocol):
         """Also called for trailers, which come after the body."""
         self._add(len(name) + len(value) + len(": \r\n"))
         if len(self.headers) >= HEAD_FIELDS:
-            self._stop()
+            self._stop(TOO_LARGE)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._head_arrived()
+        if self.parser.should_upgrade() and BODY & {name for name, _ in self.headers}:
+            self._stop(NO_UPGRADE)
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
-            self._stop()
+            self._stop(TOO_LARGE)
 
     def on_message_complete(self) -> None:
         self._message_ended = True
@@ -58,8 +63,8 @@ class HttpToolsConnection(Bounded, HttpToolsProtocol):
     def _add(self, count: int) -> None:
         self._head_bytes += count
         if self._head_bytes > HEAD_BYTES:
-            self._stop()
+            self._stop(TOO_LARGE)
 
-    def _stop(self) -> None:
-        self._refusal = TOO_LARGE
-        raise TooMuchError
+    def _stop(self, refusal: tuple[int, str]) -> None:
+        self._refusal = refusal
+        raise RefusedError

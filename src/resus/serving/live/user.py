@@ -7,7 +7,7 @@ import numpy as np
 
 from resus.arrays import Floats
 from resus.model.inference.model import Inference, Scores
-from resus.model.inference.parts import Rows
+from resus.model.inference.parts import Crowd, Rows
 from resus.serving.store import Event, Moment
 
 
@@ -45,8 +45,11 @@ class LiveUser:
         """Ids of the events that count, oldest first."""
         return tuple(moment.id for moment in self._moments)
 
-    def observe(self, event: str, features: Rows, label: float, time: float) -> None:
-        """Take in one event (`features` of one row). A known id is the same event again: only its label may change."""
+    def observe(self, event: str, features: Rows, label: float, time: float, *, encoded: Crowd | None = None) -> None:
+        """Take in one event (`features` of one row). A known id is the same event again: only its label may change.
+
+        `encoded` is what the model makes of the row, if it is known already.
+        """
         if self._place_of(event) is not None:
             self.correct(event, label)
             return
@@ -55,7 +58,7 @@ class LiveUser:
         full = len(self) == self._capacity
         if full and place == 0:
             return
-        self.support.insert(place, features, label, drop_oldest=full)
+        self.support.insert(place, features, label, drop_oldest=full, encoded=encoded)
         self._moments.insert(place, moment)
         if full:
             del self._moments[0]

@@ -1,21 +1,34 @@
 """Live users of one store, kept in memory. Each answer knows every event that was committed before the question."""
 
+import bisect
+import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
+from resus.model.inference.parts import Crowd, Rows
 from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
-from resus.serving.store import Event, EventStore
+from resus.serving.store import Added, Event, EventStore
 
 LIVE_BYTES = 1 << 27  # for all users together; the least recently used ones are dropped first
 USER_BYTES, EVENT_BYTES = 4096, 1024  # of the objects around the arrays of a user, and of one event
 TEXT_BYTES = 2  # per character of an event's features, which are kept as values and as text
 FEW_CHANGES = 2  # up to here, single changes are cheaper than a fresh start
+FEW_COME = 8  # events that a live user may wait with, until the next question
 
 Asked = TypeVar("Asked")
+Encode = Callable[[Event, Mapping[str, Any]], Crowd | None]  # an event of a user with a profile, if its code is kept
+
+
+class _Come(NamedTuple):
+    """An event that this process stored, its row for a user without a profile, and the version that it led to."""
+
+    event: Event
+    rows: Rows | None
+    version: int
 
 
 @dataclass(eq=False)
@@ -23,24 +36,45 @@ class _Cached:
     """A user as of one version of the store."""
 
     live: LiveUser
-    events: tuple[Event, ...] = ()
-    texts: tuple[str, ...] = ()  # the features of each event, see `text_of_features`
+    events: list[Event] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)  # the features of each event, see `text_of_features`
     profile: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
+    come: dict[int, _Come] = field(default_factory=dict)  # by the version before it
     accounted: int = 0
     text_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def nbytes(self) -> int:
-        return USER_BYTES + len(self.events) * EVENT_BYTES + self.text_bytes + self.live.nbytes
+        events = len(self.events) + len(self.come)
+        return USER_BYTES + events * EVENT_BYTES + self.text_bytes + self.live.nbytes
+
+    def gain(self, event: Event) -> None:
+        place = bisect.bisect(self.events, event.moment, key=lambda known: known.moment)
+        self.events.insert(place, event)
+        self.texts.insert(place, text_of_features(event))
+        self.text_bytes += TEXT_BYTES * len(self.texts[place])
+
+    def lose(self, place: int) -> None:
+        del self.events[place]
+        self.text_bytes -= TEXT_BYTES * len(self.texts.pop(place))
 
 
 class LiveUsers:
     """Threads may share it. Other processes may change the store at any time."""
 
-    def __init__(self, loaded: LoadedModel, store: EventStore, *, capacity: int, limit: int = LIVE_BYTES) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        store: EventStore,
+        *,
+        capacity: int,
+        limit: int = LIVE_BYTES,
+        encode: Encode = lambda _event, _profile: None,
+    ) -> None:
         self.loaded = loaded
+        self._encode = encode
         self._store = store
         self._capacity = capacity
         self._limit = limit
@@ -66,13 +100,25 @@ class LiveUsers:
         try:
             with cached.lock:
                 if cached.version != version:
-                    self._catch_up(cached, user)
-                answer, events = question(cached.live, cached.profile), cached.events
+                    self._catch_up(cached, user, version)
+                answer, events = question(cached.live, cached.profile), tuple(cached.events)
                 self._account(user, cached)
         finally:
             if not cached.version:
                 self.drop(user)  # it could not be read, or was deleted since we asked for the version
         return events, answer
+
+    def follow(self, user: str, event: Event, rows: Rows | None, added: Added) -> None:
+        """Remember an event that this process stored, if the user is live."""
+        if added.before == added.after:
+            return
+        with self._cache_lock:
+            cached = self._cache.get(user)
+            if cached is None:
+                return
+            if len(cached.come) >= FEW_COME:
+                cached.come.clear()  # a fresh start is cheaper
+            cached.come[added.before] = _Come(event, rows, added.after)
 
     def drop(self, user: str) -> None:
         """Keep nothing of the user in memory."""
@@ -103,12 +149,44 @@ class LiveUsers:
                 self.nbytes -= dropped.accounted
                 dropped.accounted = 0
 
-    def _catch_up(self, cached: _Cached, user: str) -> None:
+    def _catch_up(self, cached: _Cached, user: str, version: int) -> None:
+        """Follow the events that this process stored; if others changed the user as well, read all events."""
+        with self._afresh_if_it_fails(cached):
+            while cached.version != version:
+                with self._cache_lock:
+                    come = cached.come.pop(cached.version, None)
+                if come is None:
+                    self._read(cached, user)
+                    with self._cache_lock:
+                        cached.come = {before: late for before, late in cached.come.items() if before >= cached.version}
+                    return
+                self._take_in(cached, come)
+
+    def _take_in(self, cached: _Cached, come: _Come) -> None:
+        """One event on top of those that are known."""
+        event, profile = come.event, cached.profile
+        old = next((place for place, known in enumerate(cached.events) if known.id == event.id), None)
+        if old is not None:  # it corrects label and time, and nothing else
+            event, rows = replace(cached.events[old], time=event.time, label=event.label), None
+            cached.live.forget(event.id)
+            cached.lose(old)
+        else:
+            rows = None if profile else come.rows
+        encoded = self._encode(event, profile)
+        if rows is None:
+            rows = self.loaded.rows_of([event], profile)
+        cached.live.observe(event.id, rows, event.label, event.time, encoded=encoded)
+        cached.gain(event)
+        if len(cached.events) > self._capacity:
+            cached.lose(0)
+        cached.version = come.version
+
+    def _read(self, cached: _Cached, user: str) -> None:
         """Apply a few changes one by one; start afresh after many changes, or if the order of events differs."""
         record = self._store.read(user)
         profile = self.loaded.profile_of(user, record.profile)
         same = str(profile) == str(cached.profile)
-        live, texts = cached.live, tuple(text_of_features(event) for event in record.events)
+        live, texts = cached.live, [text_of_features(event) for event in record.events]
         known = dict(
             zip((event.id for event in cached.events), zip(cached.events, cached.texts, strict=True), strict=True)
         )
@@ -121,20 +199,29 @@ class LiveUsers:
                     known[event.id] = old, text  # another event of the same id
             elif old.label != event.label:
                 corrected.append(event)
-        cached.live, cached.events, cached.version = self.loaded.live_user(self._capacity), (), 0  # if this fails
-        cached.texts, cached.text_bytes, cached.profile = (), 0, {}
         if same and len(known) + len(come) <= FEW_CHANGES:
             for event_id in known:
                 live.forget(event_id)
             for event in come:
-                live.observe(event.id, self.loaded.rows_of([event], profile), event.label, event.time)
+                rows = self.loaded.rows_of([event], profile)
+                live.observe(event.id, rows, event.label, event.time, encoded=self._encode(event, profile))
             for event in corrected:
                 live.correct(event.id, event.label)
         if not same or live.events != tuple(event.id for event in record.events):
             live = self.loaded.live_user(self._capacity, record.events, profile)
-        cached.profile = profile
-        cached.live, cached.events, cached.texts, cached.version = live, record.events, texts, record.version
+        cached.live, cached.profile = live, profile
+        cached.events, cached.texts = list(record.events), texts
         cached.text_bytes = TEXT_BYTES * sum(map(len, texts))
+        cached.version = record.version
+
+    @contextlib.contextmanager
+    def _afresh_if_it_fails(self, cached: _Cached) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            cached.live, cached.version, cached.profile = self.loaded.live_user(self._capacity), 0, {}
+            cached.events, cached.texts, cached.text_bytes = [], [], 0
+            raise
 
 
 def text_of_features(event: Event) -> str:

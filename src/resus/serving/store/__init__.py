@@ -9,9 +9,29 @@ from importlib import import_module
 
 from resus.errors import ConfigError
 from resus.extras import need
-from resus.serving.store.protocol import Event, EventStatus, EventStore, Moment, UserRecord, check_store
+from resus.serving.store.protocol import (
+    Added,
+    Event,
+    EventStatus,
+    EventStore,
+    Moment,
+    UserRecord,
+    add_traced,
+    check_store,
+)
 
-__all__ = ["STORES", "Event", "EventStatus", "EventStore", "Moment", "UserRecord", "check_store", "open_store"]
+__all__ = [
+    "STORES",
+    "Added",
+    "Event",
+    "EventStatus",
+    "EventStore",
+    "Moment",
+    "UserRecord",
+    "add_traced",
+    "check_store",
+    "open_store",
+]
 
 REDIS = "resus.serving.store.redis:RedisStore"
 # URL scheme → a class, or "module:class" to import on first use

@@ -92,6 +92,30 @@ class EventStore(Protocol):
     def close(self) -> None: ...
 
 
+class Added(NamedTuple):
+    """What became of an event, and the versions of its user before and after it.
+
+    Both are 0 unless the event is the only change between them, of a user with at most `capacity` events.
+    """
+
+    status: EventStatus
+    before: int = 0
+    after: int = 0
+
+
+@runtime_checkable
+class TracedStore(Protocol):
+    """A store that says where an event took its user, so that a live user can follow without reading all events."""
+
+    def add_traced(self, batch: Sequence[tuple[str, Event]]) -> list[Added]:
+        """The same as `add`, with versions."""
+
+
+def add_traced(store: EventStore, batch: Sequence[tuple[str, Event]]) -> list[Added]:
+    """Add a batch to any store."""
+    return store.add_traced(batch) if isinstance(store, TracedStore) else [Added(one) for one in store.add(batch)]
+
+
 @runtime_checkable
 class CheckedStore(Protocol):
     """A store that can say whether it works now. `/readyz` asks it; of other stores it reads a version."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import redis
@@ -18,7 +18,7 @@ from resus.checking import on_one_line
 from resus.errors import ConfigError, DataError, ResusError, StorageError
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
 from resus.serving.store.redis_scripts import ADD, FORGET, PROFILE, READ, SWEEP
 
 WAIT_SECONDS = 0.7  # for an answer
@@ -77,13 +77,16 @@ class RedisStore:
             raise
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
+        return [added.status for added in self.add_traced(batch)]
+
+    def add_traced(self, batch: Sequence[tuple[str, Event]]) -> list[Added]:
         check_batch(batch)
         values: list[str | bytes] = []
         for user, event in batch:
             # adding 0.0 turns -0.0 into 0.0
             time, label = repr(float(event.time) + 0.0), repr(float(event.label) + 0.0)
             values += [user, _mark(event.id), time, label, _hex(event.id), event.features_as_json()]
-        outcomes: list[EventStatus] = self._group.run(values)
+        outcomes: list[Added] = self._group.run(values)
         return outcomes
 
     def version(self, user: str) -> int:
@@ -164,7 +167,7 @@ class RedisStore:
                 outcomes = iter(self._add(args=[self._capacity, *sent]))
             self._written_at = monotonic()
             for call in now:
-                call.outcome = [next(outcomes).decode() for _ in range(len(call.work or []) // VALUES)]
+                call.outcome = [_added(*next(outcomes)) for _ in range(len(call.work or []) // VALUES)]
         except StorageError as error:
             refused = isinstance(error.__cause__, redis.ResponseError)
             for call in now:
@@ -264,6 +267,10 @@ class RedisStore:
         return StorageError(
             f"Redis at {self._place} {what}: {remedy}", public=f"the store {what.partition(' (')[0]}: {remedy}"
         )
+
+
+def _added(status: bytes, before: bytes, after: bytes) -> Added:
+    return Added(cast("EventStatus", status.decode()), int(before), int(after))
 
 
 def _event(line: bytes | None) -> Event | None:

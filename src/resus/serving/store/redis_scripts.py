@@ -32,10 +32,10 @@ end
 -- `map` holds 5 bytes per event, without the first `first` ones, which were pushed out, and `tail` what comes after it;
 -- to copy a long map once per event would be slow. `slots` is the number of slots, `written` holds new lines by slot.
 local function opened(user)
-  local found = redis.call('HGET', 'resus:users', 'm' .. user)
+  local map, profile, version = unpack(redis.call('HMGET', 'resus:users', 'm' .. user, 'p' .. user, 'v' .. user))
   local state = {user = user, slots = 0, map = '', first = 0, tail = {}, marks = {}, written = {}}
-  if found then state.slots, state.map = number_in(found, 1), string.sub(found, 4) end
-  state.profile = redis.call('HGET', 'resus:users', 'p' .. user) or ''
+  if map then state.slots, state.map = number_in(map, 1), string.sub(map, 4) end
+  state.profile, state.version = profile or '', version or '0'
   return state
 end
 
@@ -171,24 +171,33 @@ local function add(state, mark, new, capacity)
   return 'added'
 end
 
-local states, changed, outcomes, new_users = {}, {}, {}, 0
+local states, changed, outcomes, new_users, version = {}, {}, {}, 0, '0'
 for i = 2, #ARGV, 6 do
   local user = ARGV[i]
   local state = states[user] or opened(user)
   states[user] = state
   local is_new = not is_known(state)
   local new = {time = ARGV[i + 2], label = ARGV[i + 3], id = ARGV[i + 4], features = ARGV[i + 5]}
+  local is_surplus = count(state) > tonumber(ARGV[1])
   local outcome = add(state, ARGV[i + 1], new, tonumber(ARGV[1]))
   if is_new then new_users = new_users + 1 end
-  if outcome == 'added' or outcome == 'corrected' then changed[user] = state end
-  table.insert(outcomes, outcome)
+  local changes = outcome == 'added' or outcome == 'corrected'
+  if changes then changed[user], state.changes = state, (state.changes or 0) + 1 end
+  if is_surplus then state.changes = (state.changes or 0) + 1 end
+  table.insert(outcomes, {outcome, changes and state or nil})
 end
 if next(changed) then
-  local version = next_version()
+  version = next_version()
   local values = {'last', version}
   if new_users > 0 then values = {'last', version, 'users', users() + new_users} end
   for _, state in pairs(changed) do add_fields(values, state, version) end
   redis.call('HSET', 'resus:users', unpack(values))
+end
+-- an event that is the only change of its user comes with the versions before and after it
+for _, outcome in ipairs(outcomes) do
+  local state = outcome[2]
+  local alone = state and state.changes == 1
+  outcome[2], outcome[3] = alone and state.version or '0', alone and version or '0'
 end
 return outcomes
 """
@@ -260,7 +269,7 @@ READ = (
     COMMON
     + """
 local state = opened(ARGV[1])
-local found = {redis.call('HGET', 'resus:users', 'v' .. state.user) or '0', state.profile}
+local found = {state.version, state.profile}
 local place = math.max(1, count(state) - tonumber(ARGV[2]) + 1)
 while place <= count(state) do
   local fields = {}

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
-from resus.serving.store.protocol import Event, EventStatus, Moment, UserRecord, as_json
+from resus.serving.store.protocol import Added, Event, EventStatus, Moment, UserRecord, as_json
 
 PAGE = 4096
 APPLICATION = 0x72657375  # marks a file as a store of resus
@@ -176,9 +176,15 @@ class Slots:
                 (now.version, now.number, now.users, now.unwiped),
             )
 
-    def add(self, user: str, event: Event, features: str) -> EventStatus:
+    def add(self, user: str, event: Event, features: str) -> Added:
         hashed = self._hash(user)
         entry = self._find(hashed)
+        status = self._added(hashed, entry, user, event, features)
+        if entry is None or entry.events > self._capacity or status not in ("added", "corrected"):
+            return Added(status)
+        return Added(status, entry.version, self.latest.version)
+
+    def _added(self, hashed: bytes, entry: _Entry | None, user: str, event: Event, features: str) -> EventStatus:
         number = entry.number if entry else self.latest.number + 1
         mark = self._mark(number, event.id)
         if entry:

@@ -8,30 +8,34 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.proof import Proof
+from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
 from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
 CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
+PROOF_SECONDS = 0.5  # between two times at which events are read back from the disk before they are acknowledged
+PROVED_USERS = 4  # whose events are read back
 RESERVE_BYTES = 4 << 20  # of disk that only deletions use, or an eighth of what is free
 TRIES = 3  # of a deletion on a full disk: another one may reserve the disk in between
 LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
 CUT = "its file was cut short; stop the service and restore the file, or run 'resus store check'"
+UNWRITABLE = "it cannot be written; check its permissions"
 DAMAGED = "it is damaged; stop the service and run 'resus store check'"
 REASONS = {
     sqlite3.SQLITE_BUSY: f"another process has held it for {WAIT_SECONDS} seconds; try again or stop that process",
     sqlite3.SQLITE_FULL: FULL,
-    sqlite3.SQLITE_READONLY: "it cannot be written; check its permissions",
+    sqlite3.SQLITE_READONLY: UNWRITABLE,
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check its permissions, or choose another place",
     sqlite3.SQLITE_NOTADB: "it is not a store, or damaged; choose another place, or run 'resus store check'",
     sqlite3.SQLITE_CORRUPT: DAMAGED,
@@ -50,8 +54,8 @@ class SqliteStore:
     forgotten before. If other processes keep the log for `WIPE_SECONDS`, a warning says so, and the next `delete` or
     opening empties it. The file does not shrink; later events use its space.
 
-    A file that was deleted or replaced is noticed at the next call. A small file beside the store reserves disk for
-    deletions.
+    A file that was deleted, replaced or overwritten from its start is noticed at the next call, other damage at the
+    next proof. A small file beside the store reserves disk for deletions.
     """
 
     def __init__(self, url: str, *, capacity: int) -> None:
@@ -59,13 +63,16 @@ class SqliteStore:
         path = Path(url.removeprefix("sqlite:"))
         self._path = path.absolute()  # so that ':memory:' is a file like any other
         self._capacity = capacity
-        self._reading = threading.Lock()
+        self._reading, self._proving = threading.Lock(), threading.Lock()
         self._written_at = 0.0
         self._reserve_bytes = 0
+        if self._path.exists() and not self._path.is_file():
+            raise StorageError(f"{path} is not a regular file: choose another place for the store")
         lock = self._path.with_name(f".{self._path.name}.lock")
         with locked(lock), self._in_one_sentence(), contextlib.ExitStack() as opened:
             with storage_errors(path):
                 self._path.touch(mode=0o600)  # only the owner reads what users did
+            closed_last = opened.enter_context(contextlib.ExitStack())
             self._writer = opened.enter_context(contextlib.closing(self._connection()))
             self._reader = opened.enter_context(contextlib.closing(self._connection()))
             _prepare(self._writer, path)
@@ -73,6 +80,12 @@ class SqliteStore:
             self._read_slots = Slots(self._reader, capacity=capacity)
             files = [self._path.with_name(self._path.name + end) for end in ("", "-wal", "-shm")]
             self._files = {file: _identity(file) for file in files}
+            with storage_errors(path):
+                self._proof = Proof(self._path)
+            closed_last.callback(self._proof.close)
+            self._prove_at = 0.0
+            self._doubted: tuple[str, ...] | None = None  # users of the last proof, if it failed
+            self._refused: frozenset[str] = frozenset()  # users of a write that found damage, until one finds none
             self._least_bytes = 0
             self._group: GroupCommit[Callable[[], Any]] = GroupCommit(
                 self._commit, wait=WAIT_SECONDS, place=str(self._path)
@@ -82,9 +95,12 @@ class SqliteStore:
             self._opened = opened.pop_all()
 
     def add(self, batch: Sequence[tuple[str, Event]]) -> list[EventStatus]:
+        return [added.status for added in self.add_traced(batch)]
+
+    def add_traced(self, batch: Sequence[tuple[str, Event]]) -> list[Added]:
         check_batch(batch)
         rows = [(user, event, event.features_as_json()) for user, event in batch]
-        return self._write(lambda: [self._write_slots.add(*row) for row in rows])
+        return self._write(lambda: [self._write_slots.add(*row) for row in rows], {user for user, _ in batch})
 
     def version(self, user: str) -> int:
         return self._read(lambda: self._read_slots.version(user))
@@ -95,19 +111,19 @@ class SqliteStore:
     def set_profile(self, user: str, profile: Mapping[str, Any]) -> None:
         if profile:
             fields = as_json(profile, "the fields of a profile")
-            self._write(lambda: self._write_slots.set_profile(user, fields))
+            self._write(lambda: self._write_slots.set_profile(user, fields), {user})
         else:
-            self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.set_profile(user, None)))
+            self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.set_profile(user, None), {user}))
 
     def forget(self, user: str, event_id: str) -> bool:
-        return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id)))
+        return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id), {user}))
 
     def delete(self, user: str) -> bool:
         known = False
 
         def delete() -> None:
             nonlocal known
-            known = self._write(lambda: self._write_slots.delete(user)) or known
+            known = self._write(lambda: self._write_slots.delete(user), {user}) or known
             self._wipe()
 
         self._on_reserved_disk(delete)
@@ -124,10 +140,15 @@ class SqliteStore:
         """Write as an event would be written, unless something was written within `CHECK_SECONDS`."""
         with self._in_one_sentence():
             self._check_files()
+        if not all(os.access(file, os.W_OK) for file in (*self._files, self._path.parent)):  # the next start needs it
+            raise self._error(UNWRITABLE)
+        if self._refused:
+            raise self._error(DAMAGED)
         if self._free_bytes() < LEAST_BYTES:
             raise self._error(FULL)
         if time.monotonic() - self._written_at > CHECK_SECONDS:
             self._write(lambda: self._writer.execute("UPDATE latest SET version = version").rowcount)
+        self._prove()
         self.version("")
 
     def close(self) -> None:
@@ -140,11 +161,46 @@ class SqliteStore:
         with contextlib.suppress(OSError):
             self._reserved.unlink()
 
-    def _write(self, work: Callable[[], Returned]) -> Returned:
-        """What `work` returns, once it is durable."""
-        with self._in_one_sentence():
-            returned: Returned = self._group.run(work)
-            return returned
+    def _write(self, work: Callable[[], Returned], users: Collection[str] = ()) -> Returned:
+        """What `work` returns, once it is durable and can be read. Nothing is written while there is damage."""
+        if self._doubted is not None:
+            self._prove()
+        try:
+            with self._in_one_sentence():
+                returned: Returned = self._group.run(work)
+        except StorageError as error:
+            if _is_damage(error.__cause__):
+                self._refused = frozenset(users)
+            raise
+        self._prove(users)
+        self._refused -= frozenset(users)
+        return returned
+
+    def _prove(self, users: Collection[str] = ()) -> None:
+        """Compare the log with its checksums and read users without what SQLite has in memory, unless this was done
+        within `PROOF_SECONDS` and found no damage. The users of a proof that failed are read again."""
+        if self._is_proved():
+            return
+        with self._proving:
+            if self._is_proved():  # another thread has just done it
+                return
+            read = self._doubted or tuple(itertools.islice(users, PROVED_USERS))
+            try:
+                with self._in_one_sentence():
+                    self._proof.check_log()
+                    with contextlib.closing(self._connection()) as connection:
+                        connection.execute("BEGIN")
+                        slots = Slots(connection, capacity=self._capacity)
+                        gone = [user for user in read if not slots.read(user).version]
+                    if any(self._group.run(lambda: [self._write_slots.version(user) for user in gone])):
+                        raise DamagedError("a user is gone")
+            except BaseException:
+                self._doubted = read
+                raise
+            self._doubted, self._prove_at = None, time.monotonic() + PROOF_SECONDS
+
+    def _is_proved(self) -> bool:
+        return self._doubted is None and time.monotonic() < self._prove_at
 
     def _on_reserved_disk(self, work: Callable[[], Returned]) -> Returned:
         """Do work that may use the disk that is reserved. What is free afterwards is reserved first."""
@@ -167,7 +223,8 @@ class SqliteStore:
             self._check_files()
             self._transact(group)
             self._check_files()  # what was written to a deleted file will not be there
-            self._written_at = time.monotonic()
+            if any(call.error is None for call in group):
+                self._written_at = time.monotonic()
         except Exception as error:
             busy = isinstance(error, sqlite3.Error) and _code(error) == sqlite3.SQLITE_BUSY
             alone = len(group) > 1 and not busy and not isinstance(error, StorageError)
@@ -182,6 +239,7 @@ class SqliteStore:
         slots, execute = self._write_slots, self._writer.execute
         execute("BEGIN IMMEDIATE")
         try:
+            self._notice_other_programs()
             slots.begin()
             for call in group:
                 before = slots.latest
@@ -197,6 +255,7 @@ class SqliteStore:
                 execute("RELEASE one")
             slots.end()
             execute("COMMIT")
+            self._proof.was_touched()  # by this very transaction
         finally:
             if self._writer.in_transaction:
                 execute("ROLLBACK")
@@ -233,16 +292,15 @@ class SqliteStore:
     def _log_emptied(self) -> bool:
         """Copy the log into the file and empty it, as soon as nobody reads it; threads write between two tries."""
         deadline = time.monotonic() + WIPE_SECONDS
-        with contextlib.closing(self._connection(wait=0)) as connection:
-            while True:
-                unwiped = self._read(self._is_unwiped)
-                with contextlib.suppress(_BusyError):
-                    self._group.alone(functools.partial(_empty_log, connection))
-                    self._group.run(functools.partial(self._write_slots.wiped, unwiped))
-                    return True
-                if time.monotonic() > deadline:
-                    return False
-                time.sleep(0.01)
+        while True:
+            unwiped = self._read(self._is_unwiped)
+            with contextlib.suppress(_BusyError):
+                self._group.alone(functools.partial(_empty_log, self._writer))
+                self._group.run(functools.partial(self._write_slots.wiped, unwiped))
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.01)
 
     @property
     def _reserved(self) -> Path:
@@ -265,14 +323,14 @@ class SqliteStore:
         space = os.statvfs(self._path.parent)
         return space.f_bavail * space.f_frsize
 
-    def _connection(self, wait: float = WAIT_SECONDS) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._path, timeout=wait, isolation_level=None, check_same_thread=False)
+    def _connection(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         for setting in ("synchronous = FULL", "secure_delete = ON"):
             connection.execute(f"PRAGMA {setting}").fetchall()
         return connection
 
     def _check_files(self, first: int = 3) -> None:
-        """Notice that the file, its log or the log's index is not the one that was opened, or that the file was cut."""
+        """Notice that the file, its log or the log's index is not the one that was opened, or was cut or changed."""
         least = self._least_bytes  # before the look at the file, which other threads let grow meanwhile
         for file, opened in itertools.islice(self._files.items(), first):
             if _identity(file) != opened:
@@ -281,6 +339,19 @@ class SqliteStore:
         if size < least:
             raise self._error(CUT)
         self._least_bytes = size
+        self._proof.check_heads()
+
+    def _notice_other_programs(self) -> None:
+        """Compare the log now, and read back what is written next, if another program wrote to the files. In a
+        transaction, so that no other worker writes meanwhile."""
+        if self._proof.was_touched():
+            self._prove_at = 0.0
+            try:
+                with self._in_one_sentence():
+                    self._proof.check_log()
+            except StorageError:
+                self._doubted = self._doubted or ()
+                raise
 
     @contextlib.contextmanager
     def _in_one_sentence(self) -> Iterator[None]:
@@ -316,12 +387,16 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _empty_log(connection: sqlite3.Connection) -> None:
+    """At once or not at all."""
     try:
+        connection.execute("PRAGMA busy_timeout = 0").fetchall()
         (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0]
     except sqlite3.OperationalError as error:
         busy = _code(error) == sqlite3.SQLITE_BUSY
         if not busy:
             raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {1000 * WAIT_SECONDS}").fetchall()
     if busy:
         raise _BusyError
 
@@ -339,6 +414,11 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     except OSError:
         return 0
+
+
+def _is_damage(error: BaseException | None) -> bool:
+    damaged = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return isinstance(error, DamagedError) or (isinstance(error, sqlite3.Error) and _code(error) in damaged)
 
 
 def _is_out_of_space(error: BaseException | None) -> bool:
