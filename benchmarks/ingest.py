@@ -67,7 +67,8 @@ def engines(folder: Path, repeats: int = 2) -> None:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             allowed = f"within {limit / 2**30:.0f} GiB" if limit else "without a limit"
             if done.returncode:
-                print(f"{engine}, {allowed}: out of memory")
+                said = done.stderr.strip().rpartition("\n")[2] or f"ended with {done.returncode}"
+                print(f"{engine}, {allowed}: {said[:200]}", flush=True)
                 continue
             seconds, peak = json.loads(done.stdout)
             print(f"{engine}, {allowed}: {rows / seconds:,.0f} rows/s, {peak / 1e9:.2f} GB", flush=True)

@@ -8,7 +8,8 @@
     python -m benchmarks.scale quick           a smoke test with 20,000 rows, not recorded
 
 Each finished step is one line of benchmarks/scale.jsonl and does not run again. A stopped step starts over. "logits" is
-the time of training besides its two epochs: the logits of the shared model, process start and the artifact.
+the time of training besides its two epochs: the logits of the shared model, process start and the artifact. What
+preparing a table costs is measured by benchmarks.ingest.
 """
 
 import argparse
@@ -41,7 +42,7 @@ from resus.training.rowwise_adam import adam_of
 from resus.training.run import METRICS_FILE
 
 SIZES = (1_000_000, 5_000_000, 26_557_961)
-STEPS = ("prepare", "pretrain", "logits", "meta-train", "evaluate")
+STEPS = ("pretrain", "logits", "meta-train", "evaluate")
 WORDS = ("features", "store", "figures", "quick")
 RECORD = Path("benchmarks/scale.jsonl")
 RUNS = Path("runs/scale")
@@ -151,14 +152,13 @@ def recorded(path: Path = RECORD) -> list[dict[str, Any]]:
 
 
 def costs(lines: list[dict[str, Any]]) -> dict[int, dict[str, float]]:
-    """Seconds per step for every finished size; training is split into its parts."""
+    """Seconds per step after the log is prepared, for every finished size; training is split into its parts."""
     found: dict[int, dict[str, float]] = {}
     for rows in sorted({line["rows"] for line in lines if "seconds" in line}):
         steps = {line["step"]: line for line in lines if line["rows"] == rows and "seconds" in line}
-        if {"prepare", "train", "evaluate"} <= steps.keys():
+        if {"train", "evaluate"} <= steps.keys():
             train = steps["train"]
             found[rows] = {
-                "prepare": steps["prepare"]["seconds"],
                 "pretrain": train["predictor"],
                 "logits": train["seconds"] - train["predictor"] - train["residuals"],
                 "meta-train": train["residuals"],

@@ -14,7 +14,7 @@ from resus.data.log.log import MANIFEST, InteractionLog
 from resus.data.options import BuildOptions
 from resus.data.problems import Problem, refuse
 from resus.data.readers.delimited import FileRows, read_columns
-from resus.data.readers.tables import attach
+from resus.data.readers.side_tables import attach
 from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, ConfigError
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import torch
 from resus_process import SMALL, refused_here, resus_here, start, succeed_here
 
 from resus import InteractionLog, PlantedWorld, load
@@ -205,3 +206,21 @@ def test_replacing_a_log_is_reported_and_its_old_runs_read_the_new_one_as_newer(
     told = succeed_here("evaluate", "of-replaced", "--draws", "0", "--out", "of-newer", cwd=workplace)
     assert "planted, seen from RESUS-RR: 1 of 121 users are new, 12 were test users of the run" in told
     assert "left out because RESUS-RR was trained or validated on them: 108 users" in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "planted"),
+        ("evaluate", "nothing"),
+        ("predict", "nothing", "--support", "s.csv", "--query", "q.csv"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused_before_anything_is_read_or_written(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    told = refused_here(*words, "--device", "cuda", cwd=tmp_path)
+    assert told.startswith("--device is 'cuda', and torch finds no such device here: choose cpu")
+    assert refused_here(*words, "--device", "gpu", cwd=tmp_path).startswith("--device is 'gpu': choose auto, cpu, cuda")
+    assert list(tmp_path.iterdir()) == []

@@ -248,6 +248,7 @@ def test_a_log_is_not_replaced_by_the_log_of_another_table(folder: Path) -> None
 
 def test_a_misspelt_log_is_answered_with_the_nearest(folder: Path) -> None:
     assert resus_here(*PREPARE[:-1], "data/events", cwd=folder).returncode == 0
-    one_sentence(resus_here("train", "event", cwd=folder), ("did you mean 'events'?",))
+    for name in ("event", "data/evnts"):
+        one_sentence(resus_here("train", name, cwd=folder), ("did you mean 'data/events'?",))
     told = resus_here("doctor", "data/events", cwd=folder)
     assert (told.returncode, "is a complete prepared log: 'events' with" in told.stdout) == (0, True)

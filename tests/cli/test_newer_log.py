@@ -1,6 +1,7 @@
 """Life after the first training, as commands: a newer log is measured on, and a run starts warm."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -50,6 +51,23 @@ def test_a_newer_log_is_measured_on_users_that_the_run_has_not_seen(place: Path)
     assert users_of("--users", "new") == 20
     assert users_of("--users", "all") == 40
     assert users_of("--part", "validation") == news["validated_users"]
+
+
+def test_results_on_a_newer_log_stand_beside_those_of_the_run(place: Path) -> None:
+    succeed_here("evaluate", "run", "--draws", "0", cwd=place)
+    own = (place / "run" / "results.json").read_bytes()
+    said = succeed_here("evaluate", "run", "--data", "newer", "--draws", "0", cwd=place)
+    assert said.splitlines()[-1] == "results in run/on-newer/results.json; next: resus report run/on-newer"
+    assert json.loads((place / "run" / "on-newer" / "results.json").read_text())["news"]
+    assert (place / "run" / "results.json").read_bytes() == own
+    succeed_here("report", "run", cwd=place)
+    succeed_here("report", "run/on-newer", cwd=place)
+    pages = [(place / folder / "report.html").read_text() for folder in ("run", "run/on-newer")]
+    assert pages[0] != pages[1]
+    shutil.copytree(place / "earlier", place / "moved")
+    assert "results in run/results.json" in succeed_here(
+        "evaluate", "run", "--data", "moved", "--draws", "0", cwd=place
+    )
 
 
 def test_bad_questions_about_a_newer_log_get_one_sentence(place: Path) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from resus_process import refused_here, succeed_here
 from test_killed_runs import stop_when
 
-from resus import InteractionLog, load
+from resus import InteractionLog, Resus, load
 from resus.arrays import Integers
 from resus.config.resolve import resolve
 from resus.episodes.prefixes import OrderedUsers
@@ -89,6 +90,32 @@ def test_time_is_bounded_and_the_rest_comes_later(workplace: Path, tmp_path: Pat
     said = succeed_here(*words, "--timeout", 0, cwd=tmp_path)
     assert "0 of 1 trials; the same command with --resume continues" in said
     assert "1 of 1 trials" in succeed_here(*words, "--resume", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError("not positive"), torch.linalg.LinAlgError("singular")])  # type: ignore[attr-defined]
+def test_a_trial_that_fails_is_recorded_and_the_search_goes_on_at_any_path(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fit, calls = Resus.fit, []
+
+    def failing(self: Resus, *words: Any, **options: Any) -> Resus:
+        calls.append(self)
+        if len(calls) == 2:
+            raise error
+        return fit(self, *words, **options)
+
+    monkeypatch.setattr(Resus, "fit", failing)
+    folder = "50% a?b&{c}#d"
+    words = ("tune", workplace / "log", *NARROW, "--out", folder)
+    said = succeed_here(*words, "--trials", 2, cwd=tmp_path)
+    assert f"trial 1: fail ({error})" in said
+    assert "3 of 3 trials" in succeed_here(*words, "--trials", 3, "--resume", cwd=tmp_path)
+    assert [(row["state"], row["reason"]) for row in rows(tmp_path / folder)] == [
+        ("complete", ""),
+        ("fail", str(error)),
+        ("complete", ""),
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == [folder]
 
 
 def test_every_kind_has_a_bounded_space_of_its_own() -> None:

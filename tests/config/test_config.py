@@ -198,7 +198,7 @@ def test_unknown_keys_are_answered_together_with_the_nearest_known_ones() -> Non
     assert "unknown key 'epoch', did you mean 'predictor.epochs'?" in said
     assert "unknown key 'learner.similarty', did you mean 'learner.similarity'?" in said
     assert "unknown key 'user'; unknown key 'zq'; " in said
-    assert said.count("resus train --settings") == 1
+    assert said.count("the page 'Settings' of the documentation") == 1
     assert "encoder.factory" not in sentence({"encoder.factry": 1})
 
 

@@ -25,7 +25,30 @@ def test_fields_of_side_tables_are_fields_of_the_events() -> None:
 
 def test_what_is_stored_reads_back_without_frames() -> None:
     schema = checked(TableSchema, {**ROLES, "users": USERS | {"frame": object()}, "items": ITEMS})
-    assert TableSchema.model_validate_json(schema.model_dump_json()) == schema.stored()
+    stored = schema.stored()
+    assert TableSchema.model_validate_json(stored.model_dump_json()) == stored
+    assert stored.users is not None
+    assert (stored.users.frame, stored.users.path) == (None, str(Path("people.csv").absolute()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"items": "items.csv"}, r"items is 'items.csv': write 'items: \{path: FILE, fields: \{NAME: KIND\}\}'"),
+        (
+            {"item": {"path": "items.csv"}},
+            "item is a table: name a column of the events, and tables under users or items",
+        ),
+        (
+            {"fields": ["year"]},
+            r"fields is \['year'\]: name each field with its kind, as in 'fields: \{age: numeric\}'",
+        ),
+        ({"items": {"path": "items.csv", "fields": None}}, "fields is None: name each field with its kind"),
+    ],
+)
+def test_what_is_easily_confused_is_told_apart(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        checked(TableSchema, ROLES | wrong)
 
 
 def test_paths_are_relative_to_the_schema_file(tmp_path: Path) -> None:
@@ -40,10 +63,12 @@ def test_paths_are_relative_to_the_schema_file(tmp_path: Path) -> None:
 def test_a_schema_and_a_config_are_not_confused(tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     path.write_text("{user: u, item: i, label: l}")
-    with pytest.raises(ConfigError, match=r"config file .*file\.yaml is a schema, .*--schema"):
+    with pytest.raises(ConfigError, match=r"config file .*file\.yaml is a schema, .*to 'resus prepare'"):
         resolve(file=path)
     path.write_text("{training: {epochs: 3}, learner.kind: ridge}")
-    with pytest.raises(ConfigError, match=r"schema file .*file\.yaml holds settings such as 'training': .*--config"):
+    with pytest.raises(
+        ConfigError, match=r"schema file .*file\.yaml holds settings such as 'training': .*to 'resus train'"
+    ):
         TableSchema.read(path)
 
 

@@ -87,7 +87,7 @@ def test_what_is_saved_asks_for_the_model_again(fitted: Resus, table: pl.DataFra
     alone = resus.load(tmp_path / "run")
     for tables, where in (((known, asked), "support"), ((known.with_columns(model_score=pl.lit(0.0)), asked), "query")):
         with pytest.raises(
-            DataError, match=rf"the {where} has no column 'model_score', which model.cbm .* or --score-with"
+            DataError, match=rf"the {where} has no column 'model_score', which model.cbm wrote: .* with resus.load"
         ):
             alone.predict(*tables)
     assert resus.load(tmp_path / "run", predictor=path).predict(known, asked).equals(fitted.predict(known, asked))

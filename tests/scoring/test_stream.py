@@ -174,9 +174,9 @@ def test_unfinished_scores_are_never_mixed_with_others(ridge: Scorer, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         folder.score(ridge, progress=Stop(9))
     place = tmp_path / ".scores.parquet.parts"
-    with pytest.raises(ArtifactError, match=f"{place} holds unfinished scores: .*--resume"):
+    with pytest.raises(ArtifactError, match=f"{place} holds unfinished scores: .*resume="):
         folder.score(ridge)
-    others = f"{place} holds unfinished scores of another model, other files or another --block-rows"
+    others = f"{place} holds unfinished scores of another model, other files or another block_rows="
     for options in ({"model": "another"}, {"block_rows": 8}):
         with pytest.raises(ArtifactError, match=others):
             folder.score(ridge, resume=True, **options)

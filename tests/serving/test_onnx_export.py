@@ -1,6 +1,7 @@
 """ONNX files against the networks that they were made from."""
 
 import importlib.util
+import logging
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,8 @@ def test_a_missing_exporter_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     model = built(log().features)
     with pytest.raises(ConfigError, match=r"needs onnx and onnxscript, .*: pip install 'resus\[onnx\]'"):
         export_onnx(model, log().features, tmp_path)
+
+
+def test_the_exporter_says_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    export_onnx(built(log().features, learner__kind="plus"), log().features, tmp_path)
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []

@@ -231,6 +231,13 @@ def test_an_event_may_leave_out_what_the_profile_holds(tmp_path: Path) -> None:
     engine.observe(posted("new"))
     truth = offline(folder, "new", {"age": 30, "country": "es"})
     assert live(engine, "new") == pytest.approx(truth, abs=1e-5)
+    for fields in ({}, {"country": "fr"}, {"age": None}):  # each would lock the user out
+        with pytest.raises(DataError, match=r"^fields: the stored events of the user need the profile .*field 'age'"):
+            engine.set_profile("new", fields)
+    assert live(engine, "new") == pytest.approx(truth, abs=1e-5), "the profile stays"
+    engine.set_profile("new", {"age": 31})
+    assert engine.delete("new")
+    engine.set_profile("new", {})
     engine.store.close()
 
 

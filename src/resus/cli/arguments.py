@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 from resus.checking import nearest_key
 from resus.data.datasets.planted import PlantedWorld, planted_log
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 LOGS = Path("data")
 PARTS = ("test", "validation")
 ENGINES = ("local", "ray")
-DEVICES: "tuple[Device, ...]" = ("auto", "cpu", "cuda", "mps")
 
 
 def default_log_folder(source: str, protocol: str = "paper") -> Path:
@@ -41,12 +40,12 @@ def find_log(source: str, protocol: str | None = None) -> Path:
 
 def _advice(source: str, protocol: str | None) -> str:
     names = [path.parent.name for path in LOGS.glob(f"*/{MANIFEST}")]
-    nearest = nearest_key(source, names)
+    nearest = nearest_key(Path(source).name, names)
     if Path(source).is_file():
         return f"make it with 'resus prepare {source} --schema SCHEMA'"
     if protocol not in (None, "paper"):
         return f"protocol {protocol} is made for MovieLens: 'resus prepare ml-1m --protocol {protocol}'"
-    return f"did you mean '{nearest}'?" if nearest else f"make it with 'resus prepare {source}'"
+    return f"did you mean '{LOGS / nearest}'?" if nearest else f"make it with 'resus prepare {source}'"
 
 
 def planted_at(folder: Path, world: PlantedWorld) -> InteractionLog:
@@ -99,15 +98,17 @@ def check_users(users: str, part: str = "test") -> Users:
 
 
 def check_device(device: str, engine: str = "local") -> "Device":
-    """Refuse an unknown device, and any but the processor on a cluster."""
+    """Refuse a device that is unknown or not there, and any but the processor on a cluster, before any work starts."""
     if engine != "local" and device != "cpu":
         raise ConfigError(
             "--device is for --engine local: workers of a cluster run on their processors, so leave it out"
         )
-    for known in DEVICES:
-        if device == known:
-            return known
-    raise ConfigError(f"--device is '{device}': choose {', '.join(DEVICES[:-1])} or {DEVICES[-1]}")
+    if device == "cpu":  # known without loading torch, which takes seconds
+        return "cpu"
+    from resus.model.devices import device_of
+
+    device_of(device)
+    return cast("Device", device)
 
 
 def check_engine(engine: str, workers: int | None) -> None:

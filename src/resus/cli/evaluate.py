@@ -32,11 +32,17 @@ def command(
     device: Annotated[
         str, typer.Option(help="Where networks run: cpu, cuda, mps, or auto for the first that is there.")
     ] = "cpu",
-    out: Annotated[Path | None, typer.Option(help="Folder for results.json. [default: the first run]")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for results.json. [default: the first run, or its folder on-NAME for the newer log NAME]"
+        ),
+    ] = None,
 ) -> None:
     """Measure runs on users they were not trained on, by number of known events and by stage.
 
-    Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals.
+    Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals. The
+    results on the run's own log stay when it is measured on another one.
     """
     from resus.cli.arguments import check_device, check_part, check_users, load_runs, log_of_run
     from resus.cli.console import console, progress_bars, say
@@ -60,7 +66,8 @@ def command(
             draws=draws,
             progress=progress,
         )
-    folder = out or runs[0]
+    is_newer = next(iter(models)) in results.news
+    folder = out or (runs[0] / f"on-{log.resolve().name}" if is_newer else runs[0])
     results.write(folder / "results.json")
     tell_news(results, users)
     console.print(StageTable(results), GainTable(results), sep="")

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from resus.model.devices import Device
+    from resus.scoring.scorer import Scorer
     from resus.scoring.stream import Scored
 
 
 def command(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
-    support: Annotated[Path, typer.Option(help="The users' events so far, with labels: CSV, TSV or Parquet.")],
-    query: Annotated[Path, typer.Option(help="The candidates to score: CSV, TSV or Parquet.")],
+    support: Annotated[
+        Path,
+        typer.Option(help="The users' events so far, with labels: CSV, TSV or Parquet; also a folder of parts."),
+    ],
+    query: Annotated[Path, typer.Option(help="The candidates to score: CSV, TSV or Parquet; also a folder of parts.")],
     out: Annotated[
         Path | None,
         typer.Option(help="File for the scores: .csv, .tsv or .parquet. [default: print them as CSV]"),
@@ -37,6 +40,14 @@ def command(
         Path | None,
         typer.Option(help="Your model file, if the log was prepared with one: scores tables that lack its column."),
     ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(help="Table of users that replaces the one of the schema: CSV, TSV or Parquet."),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="Table of items that replaces the one of the schema: CSV, TSV or Parquet."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Add the columns causes and because, which say why. Reads whole tables.")
     ] = False,
@@ -46,6 +57,9 @@ def command(
     Adds four columns to the query, replacing columns of the same names: probability = σ(basis + residual), basis (the
     logit of the shared model), residual (what the user's own events add) and support (the number of these events). A
     user without events gets the answer of the shared model.
+
+    Fields of users and items that --support or --query leave out come from the side tables of the schema, as in
+    resus prepare. A column of --support or --query itself wins.
 
     --explain adds two columns of JSON. causes holds what each cause adds to the residual; only RESUS+ knows causes.
     because holds the five events that moved the residual most, and first of all events of the same item.
@@ -82,7 +96,8 @@ def command(
     from resus.scoring.stream import BLOCK_ROWS, predict_file
 
     if out is None or not in_blocks:
-        scored = _whole(run, support, query, out, score_with, explain=explain, device=place)
+        scorer = Resus.load(run, predictor=score_with, device=place).scorer.with_sides(users=users, items=items)
+        scored = _whole(scorer, support, query, out, explain=explain)
     elif engine == "ray":
         from resus.cluster.prediction import predict_on_ray
 
@@ -95,10 +110,12 @@ def command(
                 workers=workers or 2,
                 block_rows=block_rows or BLOCK_ROWS,
                 score_with=score_with,
+                users=users,
+                items=items,
                 progress=progress,
             )
     else:
-        scorer = Resus.load(run, predictor=score_with, device=place).scorer
+        scorer = Resus.load(run, predictor=score_with, device=place).scorer.with_sides(users=users, items=items)
         with interruptible("the same command with --resume continues"), progress_bars() as progress:
             scored = predict_file(
                 scorer,
@@ -115,30 +132,21 @@ def command(
         say(f"{scored.rows:,} scores in {out}")
 
 
-def _whole(
-    run: Path,
-    support: Path,
-    query: Path,
-    out: Path | None,
-    score_with: Path | None,
-    *,
-    explain: bool,
-    device: "Device",
-) -> "Scored":
+def _whole(scorer: "Scorer", support: Path, query: Path, out: Path | None, *, explain: bool) -> "Scored":
     """Score tables in memory, and write or print them."""
     import polars as pl
 
     from resus.cli.console import say
     from resus.data.fields.unknown import never_seen
     from resus.data.readers.tables import read_plain, refuse_lists, write_plain
-    from resus.estimator import Resus
+    from resus.scoring.blocks import FrameBlocks
     from resus.scoring.explanations import explained
     from resus.scoring.scorer import SUPPORT
     from resus.scoring.stream import Scored
 
-    scorer = Resus.load(run, predictor=score_with, device=device).scorer
     events, asked = read_plain(support, scorer.schema), read_plain(query, scorer.schema)
     refuse_lists(asked.schema, out)
+    of_sides = tuple(scorer.notices(FrameBlocks(events), FrameBlocks(asked)))
     answer, unknown = scorer.predict(events, asked)
     reasons = explained(scorer, events, asked) if explain else {}
     scored = asked.with_columns(pl.DataFrame({**answer.columns, **reasons}))
@@ -147,7 +155,7 @@ def _whole(
     else:
         write_plain(scored, out)
     of_support = never_seen(scorer.unknown_in(events), events.height, SUPPORT)
-    return Scored(asked.height, events.height, unknown, tuple(of_support))
+    return Scored(asked.height, events.height, unknown, tuple(of_support), of_sides)
 
 
 def _warn(scored: "Scored") -> None:
@@ -158,5 +166,5 @@ def _warn(scored: "Scored") -> None:
 
     if not scored.events:
         warn("the support has no rows: every score is that of the shared model")
-    for sentence in (*scored.of_support, *never_seen(scored.unknown, scored.rows, QUERY)):
+    for sentence in (*scored.of_sides, *scored.of_support, *never_seen(scored.unknown, scored.rows, QUERY)):
         warn(sentence)

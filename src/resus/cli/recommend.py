@@ -22,6 +22,14 @@ def command(
     ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also recommend items of the support.")] = False,
     data: Annotated[str | None, typer.Option(help="Folder of the prepared log, if it moved after training.")] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(help="Table of users that replaces the one of the schema: CSV, TSV or Parquet."),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="Table of items that replaces the one of the schema: CSV, TSV or Parquet."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="File for the recommendations: .csv, .tsv or .parquet. [default: print them as CSV]"),
@@ -29,7 +37,9 @@ def command(
 ) -> None:
     """Rank all items of the log for each user of the support, and keep the best.
 
-    The answers are those of POST /v1/recommend for the same events and context.
+    The answers are those of POST /v1/recommend for the same events and context. Fields of users and items that
+    --support leaves out come from the side tables of the schema, as in resus prepare. A column of --support itself
+    wins.
     """
     from resus.cli.arguments import log_of_run
     from resus.cli.console import say
@@ -47,6 +57,8 @@ def command(
         exclude_seen=not include_seen,
         context=dict(_pairs("--context", context or [])),
         filter=_filter(wanted or []),
+        users=users,
+        items=items,
     )
     if out is None:
         say(table.write_csv(float_precision=6).rstrip("\n"))

@@ -89,7 +89,6 @@ def command(
     from resus.tracking.watching import check_tracker
 
     check_engine(engine, workers)
-    place = check_device(device, engine)
     named = {
         "learner.kind": learner,
         "predictor.kind": predictor,
@@ -107,6 +106,7 @@ def command(
     if settings_wanted:
         _list_settings(settings)
         return
+    place = check_device(device, engine)
     folder_of_log = find_log(data, settings.protocol)
     log = InteractionLog.open(folder_of_log)
 

@@ -56,7 +56,7 @@ def command(
     from resus.model.learners import LEARNERS
     from resus.tracking.watching import check_tracker
     from resus.tuning.outcome import BEST, best_trial
-    from resus.tuning.storage import finished_trials
+    from resus.tuning.storage import REASON, finished_trials
     from resus.tuning.suggestions import Suggestions, kinds_named, kinds_to_try
 
     need("tune", "resus tune")
@@ -80,7 +80,8 @@ def command(
 
     def tell(trial: "optuna.trial.FrozenTrial") -> None:
         value = "" if trial.value is None else f", {METRICS[metric].title} {trial.value:.4f}"
-        say(f"trial {trial.number}: {trial.state.name.lower()}{value}")
+        reason = f" ({trial.user_attrs[REASON]})" if REASON in trial.user_attrs else ""
+        say(f"trial {trial.number}: {trial.state.name.lower()}{value}{reason}")
 
     def watch(number: int, settings: "Config", place: Path) -> "AbstractContextManager[Watch | None]":
         from resus.config.settings import flatten

@@ -49,25 +49,31 @@ def predict_on_ray(
     workers: int,
     block_rows: int = BLOCK_ROWS,
     score_with: Path | None = None,
+    users: Path | None = None,
+    items: Path | None = None,
     progress: Progress = silent,
 ) -> Scored:
-    """`predict_file` on the workers of a cluster. Both tables, and a model that writes a score column, are files."""
+    """`predict_file` on the workers of a cluster. All tables, and a model that writes a score column, are files."""
     check_out(out, support, query)
     known, asked = ParquetBlocks(support), ParquetBlocks(query)
-    model = _Model(str(run.resolve()), str(score_with.resolve()) if score_with else None)
-    _scorer(model).check(known.columns, asked.columns)
+    model = _Model(str(run.resolve()), *(str(file.resolve()) if file else None for file in (score_with, users, items)))
+    scorer = _scorer(model)
+    of_sides = tuple(scorer.notices(known, asked))
     if not asked.rows:
-        return predict_file(_scorer(model), support, query, out, model=str(run))
+        return predict_file(scorer, support, query, out, model=str(run))
     with cluster(workers):
         answers = _answers(model, known, asked, block_rows, workers)
-        return Scored(asked.rows, known.rows, _write(asked, answers, out, block_rows, progress))
+        unknown = _write(asked, answers, out, block_rows, progress)
+        return Scored(asked.rows, known.rows, unknown, of_sides=of_sides)
 
 
 class _Model(NamedTuple):
-    """Where the workers find the run, and the model that writes its score column."""
+    """Where the workers find the run, the model that writes its score column, and other side tables."""
 
     run: str
     score_with: str | None
+    users: str | None
+    items: str | None
 
 
 def _answers(
@@ -102,7 +108,8 @@ def _answers(
 
 @functools.cache
 def _scorer(model: _Model) -> Scorer:
-    return Resus.load(model.run, predictor=Path(model.score_with) if model.score_with else None).scorer
+    loaded = Resus.load(model.run, predictor=Path(model.score_with) if model.score_with else None)
+    return loaded.scorer.with_sides(users=model.users, items=model.items)
 
 
 def _encoded(block: RayBatch, *, model: _Model, block_rows: int, groups: int) -> RayBatch:
@@ -122,6 +129,7 @@ def _encoded_rows(scorer: Scorer, path: Path, first: int, is_query: bool, block_
     frame = as_frame(table, where)
     users = scorer.users(frame, where, first)
     labels = np.full(frame.height, np.nan, dtype=np.float32) if is_query else scorer.labels(frame, first)
+    frame = scorer.sides.of(frame, where)
     ids, weights = scorer.encode(frame, where, first)
     encoded = {
         "group": (users.hash(seed=0) % groups).to_numpy().astype(np.int64),

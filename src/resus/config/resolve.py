@@ -12,6 +12,7 @@ from resus.errors import ConfigError
 from resus.files import read_yaml, reason_of
 from resus.model.learners import LEARNERS
 from resus.model.predictors import PREDICTORS, expanded
+from resus.wording import advice
 
 PLAIN = {"learner.kind": "ridge"}  # brings no other settings along, for methods that have their own
 
@@ -102,7 +103,7 @@ def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) ->
     taken = known_keys(Config, in_python=True)
     unknown = [key for key in chosen if key not in taken]
     if unknown:
-        raise ConfigError("; ".join(unknown_keys(unknown, known, "'resus train --settings' lists the known keys")))
+        raise ConfigError("; ".join(unknown_keys(unknown, known, known_settings())))
     sections = [key for key in chosen if any(other.startswith(f"{key}.") for other in known)]
     if sections:
         raise ConfigError(
@@ -116,6 +117,13 @@ def _refuse_wrong_keys(chosen: Mapping[str, Any], presets: Mapping[str, Any]) ->
         if "learner.kind" not in chosen and any(key.startswith(("learner.", "encoder.")) for key in misplaced):
             said += f", or set learner.kind (the default is {presets['learner.kind']})"
         raise ConfigError(said)
+
+
+def known_settings() -> str:
+    return advice(
+        python="the page 'Settings' of the documentation lists the known keys",
+        command="'resus train --settings' lists the known keys",
+    )
 
 
 def _names_a_kind(key: str, chosen: Mapping[str, Any], presets: Mapping[str, Any]) -> bool:
@@ -137,7 +145,7 @@ def read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config file {path} must be a mapping of settings, such as 'learner: {{kind: nearest}}'")
     if {"user", "item"} <= content.keys():
         raise ConfigError(
-            f"config file {path} is a schema, which says what the columns of a table mean: give it to 'resus prepare' "
-            "with --schema, and here a file of settings"
+            f"config file {path} is a schema, which says what the columns of a table mean: give it to 'resus prepare', "
+            "and here a file of settings"
         )
     return flatten(content)

@@ -4,12 +4,12 @@ import numpy as np
 import polars as pl
 
 from resus.data.fields.feature_map import FeatureMap
-from resus.data.fields.values import as_numbers, as_text, as_times
+from resus.data.fields.values import as_numbers, as_text, as_times, order_of_ids
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.data.negatives.table import with_negatives
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import event_key, refuse
+from resus.data.problems import event_key, events_of, refuse
 from resus.data.readers.delimited import FileRows
 from resus.data.readers.tables import RawTable, joined_table
 from resus.data.schema import TableSchema
@@ -42,6 +42,7 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
     assert table.schema is not None
     schema, truth = table.schema, table.truth
     frame = table.frame.select([*schema.columns, *(truth or ())])
+    frame = frame.with_columns(as_text(frame[name]) for name in (schema.user, schema.item))  # `3.0` and `3` are one
     frame = _label(frame, schema)
     frame = _filter(frame, schema, options)
     negatives = None
@@ -60,7 +61,7 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
     frame = _sort(frame, schema)
     features = FeatureMap.learn(frame, schema, options.min_count)
     ids, weights = features.encode(frame, table.where)
-    users = as_text(frame[schema.user])
+    users = frame[schema.user]
     starts = np.flatnonzero((users != users.shift(1)).fill_null(True).to_numpy())
     return InteractionLog(
         features=features,
@@ -93,7 +94,9 @@ def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
 
 def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> pl.DataFrame:
     if options.duplicates == "first" or options.duplicates == "last":
-        frame = frame.unique(subset=event_key(schema), keep=options.duplicates, maintain_order=True)
+        events = events_of(frame, schema).with_row_index("row number")
+        kept = events.unique(subset=event_key(schema), keep=options.duplicates, maintain_order=True)
+        frame = frame[kept["row number"]]
     if options.min_item_count > 1:
         frame = frame.filter(pl.len().over(schema.item) >= options.min_item_count)
     if options.single_events == "drop":
@@ -102,12 +105,8 @@ def _filter(frame: pl.DataFrame, schema: TableSchema, options: BuildOptions) -> 
 
 
 def _sort(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
-    """By user (numbers as numbers), then by time; ties keep the order of the file."""
-    text = as_text(frame[schema.user])
-    number = text.cast(pl.Int64, strict=False)
-    by = {"number": number} if number.null_count() == 0 else {}
-    if not by or number.n_unique() < text.n_unique():  # '7' and '07' are two users
-        by["text"] = text
+    """By user, then by time; ties keep the order of the file."""
+    by = order_of_ids(frame[schema.user])
     by |= {"time": as_times(frame[schema.time])} if schema.time else {}
     order = pl.DataFrame(by).with_row_index("row").sort([*by, "row"])["row"]
     return frame[order]

@@ -8,7 +8,7 @@ import polars as pl
 from resus.checking import nearest_key
 from resus.data.fields.base import BadRows
 from resus.data.fields.numeric import bad_numbers
-from resus.data.fields.values import as_numbers, as_times, is_missing
+from resus.data.fields.values import as_numbers, as_text, as_times, is_missing, joined_lists
 from resus.data.options import BuildOptions
 from resus.data.schema import TableSchema
 from resus.errors import DataError
@@ -125,16 +125,19 @@ def find_problems(
 
 
 def bad_rows(
-    frame: pl.DataFrame, schema: TableSchema, usable: Collection[str]
+    frame: pl.DataFrame, schema: TableSchema, usable: Collection[str], *, dates: bool | None = None
 ) -> Iterator[tuple[str, Sequence[BadRows]]]:
-    """By column, the rows that no log can have, whatever the other rows are; only of the `usable` columns."""
+    """By column, the rows that no log can have, whatever the other rows are; only of the `usable` columns.
+
+    `dates` says whether times are dates, if the frame is part of a longer table.
+    """
     for name, noun in ((schema.user, "user"), (schema.item, "item")):
         if name in usable:
             yield name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)]
     if schema.label is not None and schema.label in usable:
         yield schema.label, _bad_labels(frame[schema.label], schema)
     if schema.time is not None and schema.time in usable:
-        yield schema.time, _bad_times(frame[schema.time])
+        yield schema.time, _bad_times(frame[schema.time], dates)
     for name, field in schema.fields.items():
         if name in usable and name in schema.event_columns:
             yield name, field.bad_rows(frame[name])
@@ -167,12 +170,16 @@ class Finder:
 
 def missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
     missing = [name for name in schema.event_columns if name not in frame.columns]
-    known = ", ".join(frame.columns)
+    known = ", ".join(name for name in frame.columns if name not in (*schema.of_user, *schema.of_item))
+    roles = {
+        getattr(schema, role): f"the schema says '{role}: {{}}', but " for role in ("time", "label", "item", "user")
+    }
     problems = []
     for name in missing:
         nearest = nearest_key(name, frame.columns)
         fix = f"did you mean '{nearest}'?" if nearest else "add it, or correct the schema"
-        problems.append(Problem(where, None, name, f"there is no such column among {known}", fix))
+        said = roles.get(name, "").format(name)
+        problems.append(Problem(where, None, name, f"{said}there is no such column among {known}", fix))
     return problems
 
 
@@ -221,13 +228,19 @@ def same_label(labels: Collection[float], schema: TableSchema, where: str) -> li
     return [Problem(where, None, schema.label, what, fix)]
 
 
-def _bad_times(column: pl.Series) -> list[BadRows]:
-    missing, times = is_missing(column), as_times(column)
+def _bad_times(column: pl.Series, dates: bool | None) -> list[BadRows]:
+    missing, times = is_missing(column), as_times(column, dates=dates)
     unusable = times.is_null() | times.is_infinite() if times.dtype.is_float() else times.is_null()
     fix = "write a number or an ISO date in every row"
+    if not bool((unusable & ~missing).any()):
+        return [BadRows(missing, "the time is missing", fix)]
+    are_dates = times.dtype.is_temporal()
+    other = ~missing & unusable & as_times(column, dates=not are_dates).is_not_null()
+    kinds = ("a number where earlier rows have dates", "a date where earlier rows have numbers")
     return [
         BadRows(missing, "the time is missing", fix),
-        BadRows(~missing & unusable, lambda first: f"{column[first]!r} is neither a number nor a date", fix),
+        BadRows(other, lambda first: f"{column[first]!r} is {kinds[not are_dates]}", "write all times in the same way"),
+        BadRows(~missing & unusable & ~other, lambda first: f"{column[first]!r} is neither a number nor a date", fix),
     ]
 
 
@@ -236,12 +249,26 @@ def event_key(schema: TableSchema) -> list[str]:
     return [schema.user, schema.item, schema.time] if schema.time else [schema.user, *schema.fields]
 
 
+def events_of(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:
+    """The columns that make two rows the same event, as they are read: however a value is spelled, it is the same."""
+    columns = []
+    for name in event_key(schema):
+        column, kind = frame[name], schema.fields.get(name)
+        if column.dtype.is_nested():
+            column = joined_lists(column)
+        elif name == schema.time:
+            column = as_times(column)
+        elif kind is not None and kind.field_class.is_number:
+            column = pl.Series(as_numbers(column)[0])
+        elif kind is None or not kind.field_class.takes_lists or column.dtype != pl.String:
+            column = as_text(column)
+        columns.append(column.alias(name))
+    return pl.DataFrame(columns)
+
+
 def _repeated_events(frame: pl.DataFrame, schema: TableSchema, finder: Finder) -> list[Problem]:
-    key = event_key(schema)
-    nested = [name for name in key if frame[name].dtype.is_nested()]
-    events = frame.select(key).with_columns(pl.col(nested).cast(pl.List(pl.String)).list.join("|"))
-    events = events.with_row_index("row number")
-    earliest = events.select(pl.col("row number").min().over(key)).to_series()
+    events = events_of(frame, schema).with_row_index("row number")
+    earliest = events.select(pl.col("row number").min().over(event_key(schema))).to_series()
     repeats = earliest != events["row number"]
     named = ~is_missing(frame[schema.user]) & ~is_missing(frame[schema.item])
 
@@ -262,17 +289,18 @@ def drop_single() -> str:
 
 def _single_item(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
     """With drawn negatives, a single event of a user leaves rows to predict, but there must be items to draw."""
-    alone = schema.item in frame.columns and frame[schema.item].drop_nulls().n_unique() == 1
+    alone = schema.item in frame.columns and as_text(frame[schema.item].drop_nulls()).n_unique() == 1
     if schema.negatives is None or not alone:
         return []
     fix = "check the item column, or leave negatives out"
     return [Problem(where, None, schema.item, "a single item leaves no negative to draw", fix)]
 
 
-def _single_events(users: pl.Series, finder: Finder) -> list[Problem]:
+def _single_events(column: pl.Series, finder: Finder) -> list[Problem]:
+    users = as_text(column)
     alone = BadRows(
-        ~is_missing(users) & users.is_unique(),
+        ~is_missing(column) & users.is_unique(),
         lambda first: f"user {users[first]!r} has a single row, so there is nothing to predict after it",
         drop_single(),
     )
-    return finder.problems(users.name, [alone], noun="users")
+    return finder.problems(column.name, [alone], noun="users")

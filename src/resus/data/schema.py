@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from resus.arrays import Integers
-from resus.checking import checked, nearest_key, on_one_line, sentence_of
+from resus.checking import checked, nearest_key, on_one_line, sentence_of, shortened
 from resus.data.fields import KINDS
 from resus.data.fields.base import BadRows, Field, FieldOptions
 from resus.data.negatives.settings import NegativeSettings
@@ -68,7 +68,9 @@ class FieldSchema(BaseModel):
 def _named_fields(value: Any) -> Any:
     """Fields by name; a ValueError names the field that is wrong."""
     if not isinstance(value, dict):
-        return value
+        raise ValueError(
+            f"fields is {shortened(value)}: name each field with its kind, as in 'fields: {{age: numeric}}'"
+        )
     fields = {}
     for name, field in value.items():
         try:
@@ -95,6 +97,9 @@ class SideTable(BaseModel):
     encoding: str = "utf-8"
     fields: Fields = pydantic.Field(min_length=1)
     frame: Any = pydantic.Field(default=None, exclude=True, repr=False)
+
+    def stored(self) -> Self:
+        return self.model_copy(update={"frame": None, "path": str(Path(self.path).absolute()) if self.path else None})
 
     @property
     def columns(self) -> list[str]:
@@ -126,6 +131,21 @@ class TableSchema(BaseModel):
     fields: Fields = pydantic.Field(default_factory=dict)
     users: SideTable | None = None
     items: SideTable | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tables_and_columns(cls, value: Any) -> Any:
+        """Tell the name of a column from a side table, which is easily confused: item and items."""
+        roles = value if isinstance(value, dict) else {}
+        for role in ("user", "item", "label", "time"):
+            if isinstance(roles.get(role), dict):
+                raise ValueError(f"{role} is a table: name a column of the events, and tables under users or items")
+        for role in ("users", "items"):
+            if not isinstance(roles.get(role), dict | SideTable | None):
+                raise ValueError(
+                    f"{role} is {shortened(roles[role])}: write '{role}: {{path: FILE, fields: {{NAME: KIND}}}}'"
+                )
+        return value
 
     @model_validator(mode="after")
     def _sides_join(self) -> Self:
@@ -195,9 +215,9 @@ class TableSchema(BaseModel):
         return [name for name in self.columns if name not in (*self.of_user, *self.of_item)]
 
     def stored(self) -> Self:
-        """The schema without frames: what a log and a model keep."""
+        """What a log and a model keep: no frames, and paths that hold in any folder."""
         sides = {"users": self.users, "items": self.items}
-        kept = {role: side.model_copy(update={"frame": None}) for role, side in sides.items() if side is not None}
+        kept = {role: side.stored() for role, side in sides.items() if side is not None}
         return self.model_copy(update=kept)
 
     @property
@@ -244,8 +264,8 @@ class TableSchema(BaseModel):
         settings = [key for key in value if str(key).partition(".")[0] in _SETTINGS]
         if settings and not {"user", "item"} & value.keys():
             raise ConfigError(
-                f"schema file {path} holds settings such as '{settings[0]}': give it to 'resus train' with --config, "
-                "and here a file with the keys user, item, label and fields"
+                f"schema file {path} holds settings such as '{settings[0]}': give it to 'resus train', and "
+                "here a file with the keys user, item, label and fields"
             )
         try:
             schema = cls.model_validate(value)

@@ -18,6 +18,7 @@ from resus.data.schema import TableSchema
 from resus.data.stream.blocks import Block, Events, blocks_of_parts, blocks_of_stream
 from resus.errors import ConfigError, DataError
 from resus.progress import Progress
+from resus.wording import advice
 
 STREAM = "the table"
 STREAMED_BYTES = 1 << 27  # larger tables are read in blocks
@@ -58,8 +59,8 @@ def refuse_own_schema(path: Path) -> None:
         if (path / data_set.files[0]).is_file() or is_file_of:
             folder = path if path.is_dir() else path.parent
             raise ConfigError(
-                f"{path} belongs to the data set {data_set.name}, which needs no schema: resus prepare {data_set.name} "
-                f"--path {folder}"
+                f"{path} belongs to the data set {data_set.name}, which needs no schema: prepare {data_set.name} with "
+                + advice(python=f"path={str(folder)!r}", command=f"--path {folder}")
             )
     if path.suffix == ".inter" or (path.is_dir() and any(path.glob("*.inter"))):
         raise ConfigError(f"{path} holds RecBole files, which need no schema: resus prepare {path}")

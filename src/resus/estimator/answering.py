@@ -13,33 +13,35 @@ from resus.episodes.batch import Features
 from resus.errors import ConfigError
 from resus.estimator.logs import as_table
 from resus.scoring.answers import answer
+from resus.scoring.blocks import FrameBlocks
 from resus.scoring.explanations import explained
-from resus.scoring.scorer import QUERY, SUPPORT
+from resus.scoring.scorer import QUERY, SUPPORT, Scorer
 from resus.scoring.support_index import SupportIndex
 
 if TYPE_CHECKING:
     from resus.estimator.resus import Resus
 
 
-def answered(model: "Resus", support: Any, query: Any, *, explain: bool) -> Any:
+def answered(model: "Resus", scorer: Scorer, support: Any, query: Any, *, explain: bool) -> Any:
     """One row per row of the query, in the kind of table that it is; for a file or a log it is a polars frame."""
     known, asked = opened_log(support), opened_log(query)
     user = model.schema.user
     if known is None and asked is None:
         events, frame = as_table(support, model, SUPPORT), as_table(query, model, QUERY)
-        found, unknown = model.scorer.predict(events, frame)
-        warn(never_seen(model.scorer.unknown_in(events), events.height, SUPPORT))
+        warn(scorer.notices(FrameBlocks(events), FrameBlocks(frame)))
+        found, unknown = scorer.predict(events, frame)
+        warn(never_seen(scorer.unknown_in(events), events.height, SUPPORT))
         warn(never_seen(unknown, frame.height, QUERY))
-        reasons = explained(model.scorer, events, frame) if explain else {}
+        reasons = explained(scorer, events, frame) if explain else {}
         return like(query, pl.DataFrame({user: frame[user], **found.columns, **reasons}))
     if explain:
         raise ConfigError("a log holds ids instead of raw values, which no reason can name: give tables to explain")
-    scorer = model.scorer
     if known is not None:
         _check_features(model, known)
         index = SupportIndex.of(_users_of(known), known.ids, known.weights, known.labels)
     else:
         events = as_table(support, model, SUPPORT)
+        warn(scorer.notices(FrameBlocks(events), FrameBlocks(events.clear())))
         index = scorer.index(events)
         warn(never_seen(scorer.unknown_in(events), events.height, SUPPORT))
     if asked is not None:

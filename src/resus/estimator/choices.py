@@ -17,7 +17,14 @@ Learner = LearnerKind | LearnerSettings
 Encoder = EncoderKind | EncoderSettings | Callable[..., Any]
 
 
-class Wishes(TypedDict, total=False):
+class SideTables(TypedDict, total=False):
+    """Tables of users and items that replace those of the schema: frames or files."""
+
+    users: Any
+    items: Any
+
+
+class Wishes(SideTables, total=False):
     """What `Resus.recommend` takes besides the tables."""
 
     top: int

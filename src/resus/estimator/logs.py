@@ -39,7 +39,7 @@ def log_as_learned(model: "Resus", data: Any, chosen: Mapping[str, Any] | None =
     before = facts.options.model_dump(include=set(TableOptions.__annotations__)) if facts.options else {}
     options = PrepareOptions.of(None, chosen or before)
     if model._score is not None:
-        data = model._score.on(as_table(data, model, "the table"), model.schema, "the table")
+        data = model._with_score(data)
     return log_of(data, facts.table, options)
 
 

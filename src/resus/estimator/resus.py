@@ -24,7 +24,7 @@ from resus.data.schema import SchemaLike, TableSchema
 from resus.data.split import Protocol
 from resus.errors import ArtifactError, ConfigError, DataError
 from resus.estimator.answering import answered
-from resus.estimator.choices import Encoder, Learner, Wishes, choice_of
+from resus.estimator.choices import Encoder, Learner, SideTables, Wishes, choice_of
 from resus.estimator.comparing import check_rivals, check_same_log, met_by, side_by_side
 from resus.estimator.fitted import Fitted
 from resus.estimator.logs import as_table, facts_of, log_as_learned, log_to_learn_from, remembered
@@ -290,24 +290,35 @@ class Resus:
         return WarmUp.of(curve)
 
     @overload
-    def predict(self, support: Data, query: Path | str | InteractionLog, *, explain: bool = ...) -> pl.DataFrame: ...
+    def predict(
+        self, support: Data, query: Path | str | InteractionLog, *, explain: bool = ..., **tables: Unpack[SideTables]
+    ) -> pl.DataFrame: ...
 
     @overload
-    def predict(self, support: Data, query: Mapping[str, Any], *, explain: bool = ...) -> dict[str, Array]: ...
+    def predict(
+        self, support: Data, query: Mapping[str, Any], *, explain: bool = ..., **tables: Unpack[SideTables]
+    ) -> dict[str, Array]: ...
 
     @overload
-    def predict(self, support: Data, query: SameFrame, *, explain: bool = ...) -> SameFrame: ...
+    def predict(
+        self, support: Data, query: SameFrame, *, explain: bool = ..., **tables: Unpack[SideTables]
+    ) -> SameFrame: ...
 
-    def predict(self, support: Data, query: Data, *, explain: bool = False) -> Any:
+    def predict(
+        self, support: Data, query: Data, *, explain: bool = False, users: Any = None, items: Any = None
+    ) -> Any:
         """Probability, basis, residual and support size of each query row, in the kind of table that `query` is.
 
         `support` holds the users' events with the label, `query` the rows to score. Both have the user and all fields,
-        or what a model of your own reads to write its score. Each is a polars or pandas frame, an Arrow table, a
+        or what a model of your own reads to write its score. Fields of a side table may be left out: they come from the
+        tables of the schema, or from `users` and `items`, which are frames or files that replace these; a column of
+        `support` or `query` itself wins. Each is a polars or pandas frame, an Arrow table, a
         mapping of arrays, a CSV or Parquet file, or a log with the values of training; for a file or a log the answer
         is a polars frame. `explain` adds two columns of JSON: `causes`, what each cause adds to the residual, and
         `because`, the events that moved it most.
         """
-        return answered(self, support, query, explain=explain)
+        scorer = self.scorer.with_sides(users=users, items=items)
+        return answered(self, scorer, support, query, explain=explain)
 
     @overload
     def recommend(self, support: Path | str, log: Data | None = ..., **options: Unpack[Wishes]) -> pl.DataFrame: ...
@@ -329,12 +340,15 @@ class Resus:
         exclude_seen: bool = True,
         context: Mapping[str, Any] | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002  # as the service calls it
+        users: Any = None,
+        items: Any = None,
     ) -> Any:
         """The `top` best items of the log for each user of the support, in the kind of table that `support` is.
 
         `log` is the log of the training, by default at its place on disk. `filter` keeps items by their fields: one
         value, a list of which one must hold, or for a number {"at_least": 1, "at_most": 5}. Fields that do not describe
-        an item are those of the user's last event, unless `context` sets them.
+        an item are those of the user's last event, unless `context` sets them. `users` and `items` are as in `predict`;
+        the ranked items have the fields that they have in the log.
         """
         fitted = self._fitted()
         if self.config.predictor.score_column:
@@ -347,7 +361,7 @@ class Resus:
         opened = log_as_learned(self, self.log_path if log is None else log)
         check_same_log(self, opened)
         table = recommendations(
-            self.scorer,
+            self.scorer.with_sides(users=users, items=items),
             replace(inference_of(self.config, fitted.features, fitted.model.on_cpu()), negatives=fitted.negatives),
             Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
             as_table(support, self, "the support"),
@@ -443,6 +457,6 @@ class Resus:
         return self
 
     def _with_score(self, table: Any) -> pl.DataFrame:
-        """A table with the column of the user's own model."""
-        frame: pl.DataFrame = as_table(table, self, "the table")
+        """A table with the fields of its side tables and the column of the user's own model."""
+        frame: pl.DataFrame = self.scorer.sides.of(as_table(table, self, "the table"), "the table")
         return frame if self._score is None else self._score.on(frame, self.schema, "the table")

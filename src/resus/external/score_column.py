@@ -19,6 +19,7 @@ from resus.errors import ConfigError, DataError, ResusError, RowError
 from resus.external.choice import ModelFile, model_that_scores
 from resus.external.columns import ListsCategories, refuse_foreign_categories
 from resus.external.scoring_model import ScoringModel
+from resus.wording import advice
 
 SCORE = "model_score"
 BLOCK_ROWS = 1 << 17  # scored at once: models copy their rows, and must not copy the whole table
@@ -87,10 +88,11 @@ class ScoreColumn:
         if self.name in present:
             return []
         if self.model is None:
-            or_in_a_command = " or --score-with" if self.sha256 is not None else ""
+            again = "resus.load(folder, predictor=…)"
+            again = advice(python=again, command="--score-with" if self.sha256 is not None else f"{again} in Python")
             raise DataError(
                 f"{where} has no column '{self.name}', which {self.written_by} wrote: give that model again, with "
-                f"resus.load(folder, predictor=…){or_in_a_command}, or write the column yourself"
+                f"{again}, or write the column yourself"
             )
         seen = [name for name in present if name != schema.label]
         reads = self.model.reads

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,8 +20,11 @@ from resus.errors import DataError, RowError
 from resus.external.score_column import ScoreColumn
 from resus.model.personalizer import Personalizer
 from resus.scoring.answers import Prediction, answer
+from resus.scoring.blocks import Blocks
+from resus.scoring.side_fields import SideFields, with_tables
 from resus.scoring.support_index import SupportIndex
 
+KEY_ROWS = 1 << 19  # users and items read at a time
 SUPPORT, QUERY = "the support", "the query"  # what messages call the two tables
 
 
@@ -28,8 +33,9 @@ class Scorer:
     """A model and the meaning of the tables' columns.
 
     A frame may be one block of a table: `first_row` is the number of its first row there, so that messages count the
-    rows of the whole table. If a table lacks the column `score`, the scorer writes it. A model that learned from drawn
-    `negatives` gets them for users whose events are all positive.
+    rows of the whole table. If a table lacks fields of its users or items, they come from `sides`; if it lacks the
+    column `score`, the scorer writes it. A model that learned from drawn `negatives` gets them for users whose events
+    are all positive.
     """
 
     model: Personalizer
@@ -38,13 +44,24 @@ class Scorer:
     score: ScoreColumn | None = None
     negatives: NegativeItems | None = None
 
+    @cached_property
+    def sides(self) -> SideFields:
+        """The side tables of the schema."""
+        return SideFields(self.schema)
+
+    def with_sides(self, *, users: Any = None, items: Any = None) -> "Scorer":
+        """The same with other side tables, if any are given: paths or frames."""
+        return replace(self, schema=with_tables(self.schema, users=users, items=items))
+
     def query_columns(self, present: Collection[str], where: str = QUERY) -> list[str]:
         """The columns to read from a table that has these."""
         columns = [self.schema.user, *(field.name for field in self.features.fields)]
+        joined = {*present, *self.sides.names}
         if self.score is not None and self.score.name not in present:
             columns.remove(self.score.name)
-            columns += self.score.columns(self.schema, present, where)
-        return list(dict.fromkeys(columns))
+            columns += self.score.columns(self.schema, joined, where)
+        left_out = joined.difference(present)
+        return [name for name in dict.fromkeys(columns) if name not in left_out]
 
     def support_columns(self, present: Collection[str]) -> list[str]:
         labels = [name for name in [self.schema.label] if name is not None and name in present]
@@ -53,9 +70,9 @@ class Scorer:
     def check(self, support: Collection[str], query: Collection[str]) -> None:
         """Refuse tables that lack a column, before reading any row."""
         for columns, where in ((support, SUPPORT), (query, QUERY)):
-            present = set(columns)
+            present = {*columns, *self.sides.names}
             if self.score is not None:
-                self.score.columns(self.schema, columns, where)
+                self.score.columns(self.schema, present, where)
                 present.add(self.score.name)
             if self.schema.user not in present:
                 raise DataError(f"{where} has no column '{self.schema.user}', which names the user of each row; add it")
@@ -91,7 +108,8 @@ class Scorer:
         return labels.cast(pl.Float32).to_numpy()
 
     def encode(self, frame: pl.DataFrame, where: str, first_row: int = 0) -> tuple[Ids, Floats | None]:
-        """Ids and weights of the rows, including the score column."""
+        """Ids and weights of the rows, including the fields of side tables and the score column."""
+        frame = self.sides.of(frame, where)
         if self.score is not None:
             frame = self.score.on(frame, self.schema, where, first_row=first_row)
         ids, weights = self.features.encode(frame, where, first_row)
@@ -118,15 +136,26 @@ class Scorer:
     def answer(self, index: SupportIndex, query: pl.DataFrame, first_row: int = 0) -> tuple[Prediction, dict[str, int]]:
         """The scores; and for each field, the number of rows with a value that the model does not know."""
         users = self.users(query, QUERY, first_row)
+        query = self.sides.of(query, QUERY)
         ids, weights = self.encode(query, QUERY, first_row)
         found = answer(self.model, index, users, Features.of(ids, weights), self.negatives)
         return found, self.features.count_unknown(query, ids, weights)
 
     def unknown_in(self, support: pl.DataFrame) -> dict[str, int]:
         """For each field, the number of events with a value that the model does not know."""
+        support = self.sides.of(support, SUPPORT)
         if self.score is not None:
             support = self.score.on(support, self.schema, SUPPORT)
         return self.features.unknown(support)
+
+    def notices(self, support: Blocks, query: Blocks) -> list[str]:
+        """Refuse tables that lack a column. What to know about users and items without a row in their side table."""
+        self.check(support.columns, query.columns)
+        said = []
+        for table, where in ((support, SUPPORT), (query, QUERY)):
+            keys = table.frames([self.schema.user, self.schema.item], KEY_ROWS)
+            said += self.sides.check(table.columns, keys, where)
+        return said
 
     def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
         """Score two whole tables."""

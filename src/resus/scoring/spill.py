@@ -107,6 +107,7 @@ def _fill_buckets(
             block = np.empty(frame.height, dtype=_layout(scorer))
             block["user"] = users.search_sorted(scorer.users(frame, SUPPORT, done)).to_numpy()
             block["label"] = scorer.labels(frame, done)
+            frame = scorer.sides.of(frame, SUPPORT)
             ids, weights = scorer.encode(frame, SUPPORT, done)
             unknown.update(scorer.features.count_unknown(frame, ids, weights))
             block["ids"] = ids

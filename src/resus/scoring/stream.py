@@ -21,6 +21,7 @@ from resus.scoring.blocks import Blocks, ParquetBlocks, open_blocks
 from resus.scoring.scorer import QUERY, Scorer
 from resus.scoring.spill import open_spill, spill_support, spilled_unknown
 from resus.version import __version__
+from resus.wording import option
 
 BLOCK_ROWS = 1 << 17
 CLAIM, LOCK, SPILL = "claim.json", "lock", "support"
@@ -31,13 +32,14 @@ UNKNOWN = b"resus.unknown"  # in a part's metadata: for each field, the number o
 class Scored:
     """Numbers of rows and events, and for each field the number of rows with a value that the model does not know.
 
-    `of_support` says the same of the support, in sentences.
+    `of_support` says the same of the support, in sentences; `of_sides` names users and items without a row.
     """
 
     rows: int
     events: int
     unknown: dict[str, int]
     of_support: tuple[str, ...] = ()
+    of_sides: tuple[str, ...] = ()
 
 
 def predict_file(
@@ -58,19 +60,20 @@ def predict_file(
     """
     check_out(out, support, query)
     known, asked = open_blocks(support, scorer.schema), ParquetBlocks(query)
-    scorer.check(known.columns, asked.columns)
+    of_sides = tuple(scorer.notices(known, asked))
     claim = {
         "resus": __version__,
         "model": model,
         "support": _identity(support),
         "query": _identity(query),
+        "sides": [_identity(file) for file in scorer.sides.files()],
         "block_rows": block_rows,
     }
     with _claimed(out, claim, resume) as folder:
         parts = _Parts(scorer, asked, folder, block_rows, progress)
         parts.answer(known)
         of_support = spilled_unknown(folder / SPILL, known.rows)
-        return Scored(asked.rows, known.rows, parts.join(out), of_support)
+        return Scored(asked.rows, known.rows, parts.join(out), of_support, of_sides)
 
 
 @contextmanager
@@ -79,7 +82,7 @@ def _claimed(out: Path, claim: dict[str, Any], resume: bool) -> Iterator[Path]:
     folder = out.with_name(f".{out.name}.parts")
     with locked(folder / LOCK, wait=False) as alone:
         if not alone:
-            raise ArtifactError(f"another process is writing {out}: wait for it, or choose another --out")
+            raise ArtifactError(f"another process is writing {out}: wait for it, or choose another file")
         try:
             _start_or_resume(folder, claim, resume)
             yield folder
@@ -99,12 +102,12 @@ def _start_or_resume(folder: Path, claim: dict[str, Any], resume: bool) -> None:
         write_json(path, claim)
     elif not resume:
         raise ArtifactError(
-            f"{folder} holds unfinished scores: add --resume to continue, delete it, or choose another file with --out"
+            f"{folder} holds unfinished scores: add {option('resume')} to continue, delete it, or choose another file"
         )
     elif read_json(path) != claim:
         raise ArtifactError(
-            f"{folder} holds unfinished scores of another model, other files or another --block-rows: "
-            "use the same ones, delete it, or choose another file with --out"
+            f"{folder} holds unfinished scores of another model, other files or another {option('block_rows')}: "
+            "use the same ones, delete it, or choose another file"
         )
 
 

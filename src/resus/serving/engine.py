@@ -218,6 +218,7 @@ class Engine:
         if len(as_json(kept, "the fields of a profile")) > MAX_FEATURES_BYTES:
             raise DataError(f"the profile takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its values")
         loaded.features.encode_rows([kept])  # what the model cannot read is not stored
+        self._check_still_readable(user, kept)
         try:
             self.store.set_profile(user, kept)
         finally:
@@ -227,6 +228,21 @@ class Engine:
         noticed.add_names(fields, loaded.field_names)
         warnings = noticed.tell(loaded.field_names, self.tally)
         return ProfileAnswer(user=user, profile=dict(loaded.profile_of(user, kept)), warnings=warnings)
+
+    def _check_still_readable(self, user: str, fields: Mapping[str, Any]) -> None:
+        """A profile that stored events need is not taken from them: the user could not be answered any more."""
+        record = self.store.read(user)
+        try:
+            self.loaded.rows_of(record.events, self.loaded.profile_of(user, fields))
+        except DataError as error:
+            try:
+                self.loaded.rows_of(record.events, self.loaded.profile_of(user, record.profile))
+            except DataError:
+                return  # nor could it be before
+            raise DataError(
+                f"fields: the stored events of the user need the profile as it is ({error}): keep the field, or delete "
+                "the user first"
+            ) from None
 
     def forget(self, user: str, event: str) -> bool:
         """Delete one event; False if the store does not know it."""

@@ -13,6 +13,7 @@ from resus.data.fields.values import as_text
 from resus.errors import DataError
 from resus.model.inference.model import Inference
 from resus.model.inference.parts import Rows, sigmoid
+from resus.scoring.blocks import FrameBlocks
 from resus.scoring.scorer import SUPPORT, Scorer
 from resus.serving.catalogue import Catalogue
 from resus.serving.ranking import best_of, matching
@@ -35,13 +36,16 @@ def recommendations(
     The fields that do not describe an item are those of the user's last event, unless `context` says otherwise.
     """
     features, shelf = scorer.features, Shelf(model, scorer.features, catalogue)
-    scorer.check(support.columns, [*support.columns])
+    warn(scorer.notices(FrameBlocks(support), FrameBlocks(support.clear())))
     users, labels = scorer.users(support, SUPPORT), scorer.labels(support).astype(np.float64)
+    support = scorer.sides.of(support, SUPPORT)
     rows = Rows(*scorer.encode(support, SUPPORT))
     warn(never_seen(features.count_unknown(support, rows.ids, rows.weights), support.height, SUPPORT))
     items = as_text(support[features.item]).to_list()
     given = _given(features, catalogue, context)
     allowed = matching(catalogue, features, wanted)
+    if not allowed.any():
+        warn(["the filter matches no item, so there is nothing to recommend: check its values"])
     found = []
     for user, numbers in _rows_by_user(users).items():
         live = model.live_support()
@@ -76,9 +80,10 @@ def _given(features: FeatureMap, catalogue: Catalogue, context: Mapping[str, Any
     """The columns that the context sets, and what they become."""
     for name in context:
         if name not in catalogue.context:
-            known, nearest = ", ".join(catalogue.context) or "there is none", nearest_key(name, catalogue.context)
+            known, nearest = ", ".join(catalogue.context), nearest_key(name, catalogue.context)
             hint = f", did you mean '{nearest}'?" if nearest else ""
-            raise DataError(f"context: {name!r} is not a field of the situation{hint}: use {known}")
+            fix = f"use {known}" if known else "the log has none, so leave the context out"
+            raise DataError(f"context: {name!r} is not a field of the situation{hint}: {fix}")
     row = Rows(*features.encode_rows([context]))
     warn(never_seen(features.count_unknown_values([context], row.ids, row.weights), 1, "the context"))
     return [(features.block(name).columns, row) for name in context]

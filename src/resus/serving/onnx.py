@@ -61,13 +61,15 @@ def _export(network: nn.Module, output: str, features: FeatureMap, path: Path) -
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide the exporter's remarks on torch's internals."""
-    logger = logging.getLogger("torch.onnx")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Hide the exporter's remarks on torch's internals, and on constants that it computes at run time instead."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript.optimizer._constant_folding")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

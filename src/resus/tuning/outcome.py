@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from resus.files import write_text
-from resus.tuning.storage import finished_trials
+from resus.tuning.storage import REASON, finished_trials
 
 if TYPE_CHECKING:
     import optuna
@@ -38,12 +38,14 @@ def write_outcome(study: "optuna.Study", folder: Path, metric: str) -> None:
     keys = sorted({key for trial in trials for key in settings_of(trial)})
     text = io.StringIO()
     table = csv.writer(text)
-    table.writerow(["trial", "state", metric, "seconds", *keys])
+    table.writerow(["trial", "state", metric, "seconds", *keys, REASON])
     for trial in trials:
         own = settings_of(trial)
         seconds = round(trial.duration.total_seconds(), 1) if trial.duration else None
         values = (json.dumps(own[key]) if isinstance(own.get(key), list) else own.get(key) for key in keys)
-        table.writerow([trial.number, trial.state.name.lower(), trial.value, seconds, *values])
+        table.writerow(
+            [trial.number, trial.state.name.lower(), trial.value, seconds, *values, trial.user_attrs.get(REASON)]
+        )
     write_text(folder / TABLE, text.getvalue())
     best = best_trial(study)
     if best is not None:

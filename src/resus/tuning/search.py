@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
+from resus.checking import on_one_line
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.errors import ArtifactError, TrainingError
@@ -23,7 +25,7 @@ from resus.history import History
 from resus.progress import Progress, silent
 from resus.tracking.watching import Watch
 from resus.tuning.outcome import SETTINGS, write_outcome
-from resus.tuning.storage import finished_trials, open_study
+from resus.tuning.storage import REASON, finished_trials, open_study
 from resus.tuning.suggestions import Suggestions
 
 if TYPE_CHECKING:
@@ -33,6 +35,14 @@ LOCK = ".lock"
 TRIALS = "trials"  # folder of the trial that is running
 STEPS_OF_A_STAGE = 10_000
 JUDGED = {"predictor": 0, "residuals": 1, "factors": 1}  # stages by which a bad trial shows early
+
+FAILURES = (
+    TrainingError,
+    MemoryError,
+    np.linalg.LinAlgError,
+    torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented
+    torch.OutOfMemoryError,
+)
 
 Tell = Callable[["optuna.trial.FrozenTrial"], None]
 Track = Callable[[int, Config, Path], AbstractContextManager[Watch | None]]
@@ -133,7 +143,8 @@ class _Search:
             value = self._value(trial, config, place, watched)
         except optuna.TrialPruned:
             self.study.tell(trial, state=TrialState.PRUNED)
-        except TrainingError:  # it diverged: a bad learning rate
+        except FAILURES as error:  # it diverged, or is too large: other settings may do better
+            trial.set_user_attr(REASON, on_one_line(error) or type(error).__name__)
             self.study.tell(trial, state=TrialState.FAIL)
         else:
             self.study.tell(trial, value)

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import sqlite3
 import warnings
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 DATABASE = "trials.db"
 KILLED = "killed"  # an attribute of trials that another one repeats
+REASON = "reason"  # an attribute of trials that failed
 
 
 def open_study(folder: Path, asked: Mapping[str, Any], *, maximize: bool, resume: bool) -> "optuna.Study":
@@ -28,7 +31,9 @@ def open_study(folder: Path, asked: Mapping[str, Any], *, maximize: bool, resume
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of its own dependencies
         try:
-            storage = optuna.storages.RDBStorage(f"sqlite:///{path.resolve()}")
+            # a URL would read signs of the path, such as ? and %, as its own
+            opened = partial(sqlite3.connect, path.resolve(), check_same_thread=False, timeout=60)
+            storage = optuna.storages.RDBStorage("sqlite:///", engine_kwargs={"creator": opened})
             study = optuna.create_study(
                 storage=storage,
                 study_name="resus",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from resus.checking import known_keys, unknown_keys
-from resus.config.resolve import read_file, resolve
+from resus.config.resolve import known_settings, read_file, resolve
 from resus.config.settings import REGISTRIES, Config, flatten, keys_of_kinds
 from resus.errors import ConfigError
 from resus.extras import missing
@@ -32,7 +32,7 @@ class Suggestions:
         known = known_keys(Config)
         unknown = [key for key in self.base if key not in known]
         if unknown:
-            raise ConfigError("; ".join(unknown_keys(unknown, known, "'resus train --settings' lists the known keys")))
+            raise ConfigError("; ".join(unknown_keys(unknown, known, known_settings())))
         self.config_of(self._first)
 
     def settings_of(self, trial: Suggests) -> dict[str, Any]:

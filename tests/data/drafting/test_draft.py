@@ -173,7 +173,9 @@ def test_equal_and_single_events_are_settled(tmp_path: Path) -> None:
 
 
 def test_a_table_without_users_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no column among price, age seems to name the user"):
+    with pytest.raises(
+        DataError, match=r"seems to name the user; .* if this is a table of items, name it under 'items:'"
+    ):
         drafted(news().select("price", "age"), tmp_path)
     with pytest.raises(DataError, match="does not exist"):
         draft_schema(tmp_path / "nothing.csv")

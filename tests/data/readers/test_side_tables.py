@@ -109,11 +109,24 @@ def pipe(place: Path) -> None:
     os.mkfifo(place / "people.csv")
 
 
+def misnamed(place: Path) -> None:
+    (place / "schema.yaml").write_text(SCHEMA.replace("item: what", "item: whatt"))
+
+
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
+    "no file of a pattern": (
+        lambda place: (place / "schema.yaml").write_text(SCHEMA.replace("people.csv", "none-*.csv")),
+        r"none-\*\.csv: no file matches the pattern",
+    ),
     "no file": (lambda place: (place / "people.csv").unlink(), r"people\.csv: the file does not exist"),
     "no key": (
         write("people.csv", "idd,country\nu0,de\n"),
         r"people\.csv, column 'id': the key of the users is missing.*key: idd",
+    ),
+    "an item that the schema misspells": (
+        misnamed,
+        r"^\S*events\.csv, column 'whatt': the schema says 'item: whatt', but there is no such column among who, what, "
+        r"click, at; did you mean 'what'\?$",
     ),
     "no field": (write("people.csv", "id,contry\nu0,de\n"), r"people\.csv, column 'country': .*did you mean 'contry'"),
     "no row": (write("people.csv", "id,country\n"), r"people\.csv: there is no row of data"),

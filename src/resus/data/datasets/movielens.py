@@ -7,7 +7,8 @@ import polars as pl
 from resus.data.datasets.base import PUBLISHED_DEFAULTS, DataSet
 from resus.data.options import PrepareOptions
 from resus.data.readers.delimited import read_delimited
-from resus.data.readers.tables import RawTable, attach
+from resus.data.readers.side_tables import attach
+from resus.data.readers.tables import RawTable
 from resus.data.schema import FieldSchema, TableSchema
 
 RATINGS = ("user", "movie", "rating", "time")

@@ -75,7 +75,11 @@ def draft_schema(path: Path) -> Draft:
     roles = find_roles(columns)
     for role in ("user", "item"):
         if getattr(roles, role) is None:
-            raise DataError(f"{path}: no column among {', '.join(frame.columns)} seems to name the {role}; {_EXAMPLE}")
+            other = "items" if role == "user" else "users"
+            raise DataError(
+                f"{path}: no column among {', '.join(frame.columns)} seems to name the {role}; {_EXAMPLE}, or, if this "
+                f"is a table of {other}, name it under '{other}:' in the schema of the events"
+            )
     draft = Draft(path, {}, rows=frame.height)
     _describe_roles(draft, roles, {column.name: column for column in columns})
     draft.said |= format_of_text

@@ -19,8 +19,9 @@ import numpy as np
 import polars as pl
 
 from resus.arrays import Doubles
-from resus.errors import RowError
+from resus.errors import DataError, RowError
 
+LIST_SEPARATOR = "\x1f"
 LONGEST_TEXT = 1000  # characters in a value of a request
 _LONGEST_SHOWN = 60  # characters of it in a message
 _SPACES = " \t\r\n"
@@ -46,6 +47,11 @@ _SPELLINGS = (  # pattern of the whole text, and what it becomes; in this order
 _ANY_SPELLING = "|".join(f"(?:{pattern})" for pattern, _ in _SPELLINGS)
 _LONGEST_SPELLING = 400  # of a whole number
 _MAY_CHANGE = re.compile(_ANY_SPELLING)
+_MOMENTS = ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S%.f")
+_DAYS_FIRST = (  # other orders and signs of a day
+    (r"^([0-9]{4})/([0-9]{1,2})/([0-9]{1,2})", "${1}-${2}-${3}"),
+    (r"^([0-9]{1,2})[/-]([0-9]{1,2})[/-]([0-9]{4})", "${3}-${2}-${1}"),
+)
 _PATTERNS = [(re.compile(pattern), template) for pattern, template in _SPELLINGS]
 
 
@@ -132,10 +138,15 @@ def number_of(value: Any, row: int, name: str) -> float | None:
     return None if math.isnan(number) else number
 
 
-def as_times(column: pl.Series) -> pl.Series:
-    """A column of times as something that sorts: numbers or dates. Text that is neither becomes null."""
+def as_times(column: pl.Series, *, dates: bool | None = None) -> pl.Series:
+    """A column of times as something that sorts: numbers, or moments in microseconds. A text is read by itself.
+
+    Texts are what the first of them is, or what `dates` says if the column is part of a longer one; others become null.
+    """
     if column.dtype.is_float():
         return column.fill_nan(None)
+    if column.dtype == pl.Date or isinstance(column.dtype, pl.Datetime):
+        return column.cast(pl.Datetime("us", getattr(column.dtype, "time_zone", None)))
     if column.dtype.is_numeric() or column.dtype.is_temporal():
         return column
     if column.dtype != pl.String:
@@ -143,13 +154,57 @@ def as_times(column: pl.Series) -> pl.Series:
     numbers = column.cast(pl.Int64, strict=False)
     if numbers.null_count() > column.null_count():
         numbers = column.cast(pl.Float64, strict=False).fill_nan(None)
-    if numbers.null_count() == column.null_count():
+    if dates is False or (dates is None and numbers.null_count() == column.null_count()):
         return numbers
-    try:
-        dates = column.str.to_datetime(strict=False)
-    except pl.exceptions.ComputeError:  # no value looks like a date
-        return numbers
-    return dates if dates.null_count() < numbers.null_count() else numbers
+    moments = _moments(column)
+    if dates is None:
+        dates = _first(moments) < _first(numbers)
+    return moments if dates else numbers
+
+
+def _first(column: pl.Series) -> int:
+    """The place of the first value; the length of the column if there is none."""
+    found = column.is_not_null().arg_max()
+    return found if found is not None and column[found] is not None else len(column)
+
+
+def _moments(column: pl.Series) -> pl.Series:
+    """Texts as moments, each by itself; one without a zone counts as UTC, and null is what no date is."""
+    found = pl.Series(column.name, [None], dtype=pl.Datetime("us")).new_from_index(0, len(column))
+    rest = column
+    for pattern in _MOMENTS:
+        found = found.fill_null(rest.str.to_datetime(pattern, time_unit="us", strict=False))
+        if found.null_count() == column.null_count():
+            return found
+        rest = column.zip_with(found.is_null(), pl.Series([None], dtype=pl.String).new_from_index(0, len(column)))
+    for pattern, template in _DAYS_FIRST:
+        rest = rest.str.replace(pattern, template)
+    rest = as_text(rest)
+    for pattern in _MOMENTS:
+        found = found.fill_null(rest.str.to_datetime(pattern, time_unit="us", strict=False))
+    zoned = rest.str.to_datetime(f"{_MOMENTS[1]}%:z", time_unit="us", time_zone="UTC", strict=False)
+    return found.fill_null(zoned.dt.replace_time_zone(None))
+
+
+def joined_lists(column: pl.Series) -> pl.Series:
+    """Lists as text, with `LIST_SEPARATOR` between their values; null where a list is empty."""
+    if isinstance(column.dtype, pl.Array):
+        column = column.cast(pl.List(column.dtype.inner))
+    if not isinstance(column.dtype, pl.List):
+        raise DataError(f"the column '{column.name}' holds structures: keep one value, or a list of values")
+    long = column.to_frame("list").with_row_index("row").filter(pl.col("list").list.len() > 0).explode("list")
+    texts = as_text(long["list"]).fill_null("")
+    whole = long.select("row").with_columns(text=texts).group_by("row", maintain_order=True)
+    joined = whole.agg(pl.col("text").str.join(LIST_SEPARATOR))
+    rows = pl.DataFrame({"row": pl.arange(len(column), eager=True, dtype=pl.UInt32)})
+    return rows.join(joined, on="row", how="left", maintain_order="left")["text"]
+
+
+def order_of_ids(ids: pl.Series) -> dict[str, pl.Series]:
+    """The columns that sort ids, which are texts: numbers as numbers, and `7` and `07` are two ids."""
+    number = ids.cast(pl.Int64, strict=False)
+    by = {"number": number} if number.null_count() == 0 else {}
+    return by if by and number.n_unique() == ids.n_unique() else by | {"text": ids}
 
 
 def seconds_of(text: str) -> float | None:

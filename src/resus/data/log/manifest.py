@@ -58,13 +58,13 @@ class SideCounts(_Record):
     events: int  # events of these
     first_missing: str | None  # file and row of the first of them
 
-    def sentence(self, noun: str) -> str:
-        """What a user should know; empty if all match."""
+    def sentence(self, noun: str, rows: str = "events") -> str:
+        """What a user should know; empty if all match. `rows` is the word for the rows of the other table."""
         said = []
         if self.missing:
             plural = "s have" if self.missing > 1 else " has"
             said.append(
-                f"{self.missing:,} {noun}{plural} no row ({self.events:,} of the events, the first in "
+                f"{self.missing:,} {noun}{plural} no row ({self.events:,} of the {rows}, the first in "
                 f"{self.first_missing}), so the fields are missing there"
             )
         if self.unused:

@@ -182,8 +182,8 @@ def _blocks_of_records(
     except OSError as error:
         raise _unreadable(error) from None
     except DamagedError as error:
-        what = f"the compressed file is damaged or cut short after this row ({error})"
-        raise _UnreadableError(error.lines, None, what, "fetch or write it again") from None
+        what = f"the compressed file is damaged or cut short{' after this row' if error.lines else ''} ({error})"
+        raise _UnreadableError(error.lines or None, None, what, "fetch or write it again") from None
     if empty and not rest.removeprefix(_BOM).strip():
         raise _UnreadableError(None, None, "the file is empty", "fetch or write it again")
     if rest:

@@ -65,7 +65,7 @@ def find_parts(path: Path) -> list[Path] | Problem:
     elif any(sign in str(path) for sign in _WILD) and not path.exists():
         parts = sorted(part for part in map(Path, glob.glob(str(path))) if not part.is_dir())  # noqa: PTH207 - absolute
         if not parts:
-            return Problem(str(path), None, None, "no file matches the pattern", "check the folder and the pattern")
+            return _no_match(path)
     else:
         return [path]
     kinds = {kind_of(part) in PARQUET_SUFFIXES for part in parts}
@@ -76,6 +76,10 @@ def find_parts(path: Path) -> list[Path] | Problem:
             str(path), None, None, what, "name a pattern that matches parts of one kind, such as '*.parquet'"
         )
     return parts
+
+
+def _no_match(path: Path) -> Problem:
+    return Problem(str(path), None, None, "no file matches the pattern", "check the folder and the pattern")
 
 
 def read_parts(
@@ -176,6 +180,8 @@ def unusable_file(path: Path) -> Problem | None:
     try:
         check_regular(path)
     except FileNotFoundError:
+        if any(sign in str(path) for sign in _WILD):
+            return _no_match(path)
         return Problem(str(path), None, None, "the file does not exist", "check the path")
     except OSError as error:
         return Problem(str(path), None, None, f"it cannot be read ({reason_of(error)})", "check the path")

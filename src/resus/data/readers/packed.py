@@ -14,6 +14,8 @@ from resus.files import open_regular
 CODECS = {".gz": "gzip", ".zst": "zstd"}
 _BLOCK = 1 << 20
 
+_DAMAGE = (OSError, EOFError, zlib.error, pa.ArrowException)
+
 
 class DamagedError(Exception):
     """A compressed file ends too early or is not one; `lines` were read before."""
@@ -30,7 +32,7 @@ class TextBytes:
         self._file = file
         self._codec = codec
         self._stream = file if codec is None else pa.CompressedInputStream(file, codec)
-        self._lines = 0
+        self._lines = self._read = 0
         self.size = os.fstat(file.fileno()).st_size
 
     @property
@@ -45,14 +47,26 @@ class TextBytes:
         while missing > 0:
             try:
                 part = self._stream.read(min(missing, _BLOCK))
-            except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-                raise DamagedError(self._lines, str(error).partition("\n")[0]) from None
+            except _DAMAGE as error:
+                raise DamagedError(self._lines + self._lines_of_the_rest(), str(error).partition("\n")[0]) from None
             if not part:
                 break
             parts.append(part)
             missing -= len(part)
+            self._read += len(part)
             self._lines += part.count(b"\n")
         return b"".join(parts)
+
+    def _lines_of_the_rest(self) -> int:
+        """How many lines a damaged file still has: a read that fails keeps back what it had read."""
+        self._file.seek(0)
+        again, lines = pa.CompressedInputStream(self._file, self._codec), 0
+        with contextlib.suppress(*_DAMAGE):
+            for start in range(0, self._read, _BLOCK):
+                again.read(min(_BLOCK, self._read - start))
+            while part := again.read(1):
+                lines += part.count(b"\n")
+        return lines
 
 
 @contextlib.contextmanager

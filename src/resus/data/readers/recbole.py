@@ -8,7 +8,8 @@ from resus.data.negatives.settings import NegativeSettings
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers.delimited import FileRows, read_delimited
-from resus.data.readers.tables import OWN_DEFAULTS, RawTable, attach
+from resus.data.readers.side_tables import attach
+from resus.data.readers.tables import OWN_DEFAULTS, RawTable
 from resus.data.schema import FieldSchema, TableSchema
 
 USER, ITEM, TIME, LABEL, RATING = "user_id", "item_id", "timestamp", "label", "rating"

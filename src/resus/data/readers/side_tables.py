@@ -1,6 +1,6 @@
 """Side tables: one row per user or per item, whose fields are joined to the events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,11 @@ class SideRows:
         """Whether the value of a field must not be missing."""
         return any(bool(found.mask.any()) for found in self.kinds[name].bad_rows(self.frame[name].clear(1)))
 
+    def fields_of(self, rows: Integers, names: Sequence[str] | None = None) -> list[pl.Series]:
+        """The fields of these rows, or some of them; missing where there is no row."""
+        positions = pl.Series(rows).replace(NO_ROW, None)
+        return [self.frame[name].gather(positions) for name in names or self.frame.columns]
+
     def rows_of(self, values: pl.Series) -> Integers:
         """The row of each value of the events' column, `NO_ROW` where there is none."""
         rows = self.keys.alias("key").to_frame().with_row_index("row")
@@ -70,13 +75,16 @@ def side_files(schema: TableSchema) -> list[Path]:
     return files
 
 
-def read_sides(schema: TableSchema) -> tuple[list[SideRows], list[Problem]]:
-    """The side tables of a schema. Those with a problem are left out."""
+def read_sides(schema: TableSchema, present: Collection[str] | None = None) -> tuple[list[SideRows], list[Problem]]:
+    """The side tables of a schema. Those with a problem are left out.
+
+    So are those whose key is a column that is not `present` in the events either: the schema names it wrongly.
+    """
     found, problems = [], []
     for role, column, side in (("users", schema.user, schema.users), ("items", schema.item, schema.items)):
-        if side is not None:
-            read = read_side(role, side)
-            checked = side_of(role, column, side, read)
+        misnamed = present is not None and column not in present
+        if side is not None and not (misnamed and side.key == column):
+            checked = side_of(role, column, side, read_side(role, side))
             problems += checked if isinstance(checked, list) else []
             found += [checked] if isinstance(checked, SideRows) else []
     return found, problems
@@ -127,15 +135,16 @@ def side_of(
 
 def _bad_keys(column: pl.Series, finder: Finder, noun: str) -> list[Problem]:
     """Keys that are empty or listed twice."""
-    keys = as_text(column)
+    empty = BadRows(is_missing(column), f"the {noun} is empty", "fill it or delete the row")
+    return finder.problems(column.name, [empty, _repeated_keys(as_text(column), finder, noun)])
 
+
+def _repeated_keys(keys: pl.Series, finder: Finder, noun: str) -> BadRows:
     def what(again: int) -> str:
         earlier = int((keys == keys[again]).arg_true()[0])
         return f"{keys[again]!r} is listed twice, here and in {finder.beside(earlier, again)}"
 
-    repeated = BadRows(keys.is_not_null() & ~keys.is_first_distinct(), what, f"keep one row for each {noun}")
-    empty = BadRows(is_missing(column), f"the {noun} is empty", "fill it or delete the row")
-    return finder.problems(column.name, [empty, repeated])
+    return BadRows(keys.is_not_null() & ~keys.is_first_distinct(), what, f"keep one row for each {noun}")
 
 
 def _nested_columns(frame: pl.DataFrame, side: SideTable, where: str) -> list[Problem]:
@@ -185,13 +194,13 @@ class SideMatch:
 
     def problems(self) -> list[Problem]:
         """Keys that match nothing; events without a row whose fields need a value."""
-        if self._events == 0 or self.first is None or self.side.may_match_nothing:
+        if self._events == 0 or self.first is None:
             return []
         side, (where, line, shown) = self.side, self.first
         if side.unlisted:
             what = f"{self._without:,} {side.unlisted} name a {side.column} that is not listed, the first {shown!r}"
             return [Problem(side.where, None, side.key, what, "fetch the file again: rows are missing")]
-        if self._used.any():
+        if self._used.any() or side.may_match_nothing:
             needed = [name for name in side.kinds if side.needs(name)]
             many = f" (the first of {self._without:,} such rows)" if self._without > 1 else ""
             what = f"{side.noun} {shown!r} has no row in {side.where}, and the field must not be missing{many}"
@@ -230,10 +239,27 @@ def join_sides(
             continue  # the events have a problem of their own
         rows, match = side.rows_of(events[side.column]), SideMatch(side)
         match.add(events[side.column], None, rows, place)
-        positions = pl.Series(rows).replace(NO_ROW, None)
-        events = events.drop(side.frame.columns, strict=False).with_columns(
-            side.frame[name].gather(positions) for name in side.frame.columns
-        )
+        events = events.drop(side.frame.columns, strict=False).with_columns(side.fields_of(rows))
         problems += match.problems()
         counts[side.role] = match.counts
     return events, problems, counts
+
+
+def attach(
+    events: pl.DataFrame, rows: FileRows, key: str, problems: list[Problem], *, unlisted: str | None = None
+) -> pl.DataFrame:
+    """Join all columns of a published file by `key`. A key that is listed twice is a problem.
+
+    If `unlisted` is given, the word for the events, a key that is not listed is a problem, too.
+    """
+    assert rows.frame is not None
+    finder, keys = Finder(rows.where, rows.place), as_text(rows.frame[key])
+    problems += finder.problems(key, [_repeated_keys(keys, finder, key)])
+    first = keys.is_first_distinct()
+    others = rows.frame.filter(first).drop(key)
+    side = SideRows(
+        "items", key, key, rows.where, keys.filter(first), {}, others, unlisted=unlisted, may_match_nothing=True
+    )
+    joined, unmatched, _ = join_sides(events, [side], lambda row: (rows.where, 1 + row))
+    problems += unmatched
+    return joined

@@ -19,14 +19,13 @@ from resus.data.readers.files import (
     every_column,
     find_parts,
     read_parts,
-    read_rows,
     table_name,
 )
 from resus.data.readers.side_tables import join_sides, read_sides
 from resus.data.schema import TableSchema
 from resus.errors import ConfigError, DataError
 from resus.files import atomic_path
-from resus.wording import option
+from resus.wording import advice, option
 
 OWN_DEFAULTS = BuildOptions()
 
@@ -127,7 +126,7 @@ def joined_table(
     truth: tuple[str, str] | None = None,
 ) -> RawTable:
     """The table of these events with the fields of its side tables."""
-    sides, problems = read_sides(schema)
+    sides, problems = read_sides(schema, None if read.frame is None else read.frame.columns)
     frame, counts = read.frame, dict[str, SideCounts]()
     if frame is not None:
         frame, unmatched, counts = join_sides(frame, sides, read.place)
@@ -144,27 +143,6 @@ def joined_table(
         sides=counts,
         place=read.place,
     )
-
-
-def attach(
-    events: pl.DataFrame, rows: FileRows, key: str, problems: list[Problem], *, unlisted: str | None = None
-) -> pl.DataFrame:
-    """Join the columns of another file by `key`. A key that is listed twice is a problem.
-
-    If `unlisted` is given, the word for the events, a key that is not listed is a problem, too.
-    """
-    assert rows.frame is not None
-    repeats = (~rows.frame[key].is_first_distinct()).arg_true()
-    if len(repeats):
-        assert rows.lines is not None
-        value, line = rows.frame[key][int(repeats[0])], int(rows.lines[int(repeats[0])])
-        problems.append(Problem(rows.where, line, key, f"{value!r} is listed twice", "delete one of the rows"))
-    listed = rows.frame.unique(subset=key, keep="first", maintain_order=True)
-    absent = events.filter(pl.col(key).is_not_null()).join(listed, on=key, how="anti")
-    if unlisted and absent.height:
-        what = f"{absent.height:,} {unlisted} name a {key} that is not listed, the first {absent[key][0]!r}"
-        problems.append(Problem(rows.where, None, key, what, "fetch the file again: rows are missing"))
-    return events.join(listed, on=key, how="left", maintain_order="left")
 
 
 def _no_schema(frame: pl.DataFrame, where: str) -> Problem:
@@ -196,8 +174,11 @@ def _guess_kind(series: pl.Series) -> str:
 
 
 def read_plain(path: Path, schema: TableSchema) -> pl.DataFrame:
-    """All rows and columns of a CSV, TSV or Parquet file; DataError if something is wrong with it."""
-    read = read_rows(path, separator=schema.separator, encoding=schema.encoding, wanted=(), choose=every_column)
+    """All rows and columns of a table of one or several files; DataError if something is wrong with it."""
+    parts = find_parts(path)
+    refuse([parts] if isinstance(parts, Problem) else [])
+    assert not isinstance(parts, Problem)
+    read = read_parts(path, parts, separator=schema.separator, encoding=schema.encoding, wanted=(), choose=every_column)
     refuse(read.problems)
     assert read.frame is not None
     return read.frame
@@ -211,7 +192,7 @@ def refuse_lists(kinds: Mapping[str, pl.DataType], out: Path | None) -> None:
         if kind.is_nested() or kind in (pl.Binary, pl.Object):
             raise DataError(
                 f"the column '{name}' holds {str(kind).partition('(')[0].lower()} values, which CSV cannot hold: write "
-                "Parquet, with --out FILE.parquet"
+                "Parquet" + advice(python="", command=", with --out FILE.parquet")
             )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 
 from resus.arrays import Ids, Integers
+from resus.data.fields.values import order_of_ids
 from resus.data.log.manifest import Manifest, SideCounts
 from resus.data.log.writer import NO_EVENT, LogRows
 from resus.data.options import BuildOptions, PrepareOptions
@@ -130,11 +131,8 @@ def _vocabularies(events: Events, staged: Staged) -> tuple[Vocabularies, Callabl
 
 
 def _ranked(codes: Ids, texts: pl.Series) -> tuple[Ids, pl.Series]:
-    """For each code the place of its user in the log, and the users in this order: numbers as numbers."""
-    number = texts.cast(pl.Int64, strict=False)
-    by = {"number": number} if number.null_count() == 0 else {}
-    if not by or number.n_unique() < len(texts):  # '7' and '07' are two users
-        by["text"] = texts
+    """For each code the place of its user in the log, and the users in this order."""
+    by = order_of_ids(texts)
     order = pl.DataFrame(by).with_row_index("code").sort([*by])["code"].to_numpy()
     ranks = np.empty(len(order), dtype=np.int32)
     ranks[order] = np.arange(len(order), dtype=np.int32)

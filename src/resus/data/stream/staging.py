@@ -9,15 +9,13 @@ import numpy as np
 import polars as pl
 
 from resus.arrays import Floats, Ids
-from resus.data.fields.values import as_numbers, as_text, as_times
+from resus.data.fields.values import LIST_SEPARATOR, as_numbers, as_text, as_times, joined_lists
 from resus.data.problems import Findings, Place, bad_rows, missing_columns, nested_columns, same_label, usable_labels
 from resus.data.stream.blocks import Block, Events, Places
-from resus.errors import DataError
 from resus.progress import Progress
 
 IN_MEMORY_BYTES = 1 << 28
 USER, TIME, LABEL, ROW = "user", "time", "label", "row"
-_ITEM_SEPARATOR = "\x1f"  # between the values of a list column
 
 
 class Codes:
@@ -32,7 +30,7 @@ class Codes:
     def of(self, column: pl.Series) -> pl.Series:
         if column.dtype.is_nested():
             self._were_lists = True
-            column = _joined(column)
+            column = joined_lists(column)
         elif column.dtype != pl.String:
             column = as_text(column)
         return column.cast(pl.Categorical(self._known)).to_physical().cast(pl.Int32).fill_null(-1)
@@ -44,7 +42,7 @@ class Codes:
 
     def values(self) -> pl.Series:
         """The value of each code, as a field learns from it."""
-        return self.texts().str.split(_ITEM_SEPARATOR) if self._were_lists else self.texts()
+        return self.texts().str.split(LIST_SEPARATOR) if self._were_lists else self.texts()
 
     def same(self) -> tuple[Ids, pl.Series]:
         """For each code that of the distinct values, and these: `3.0` and `3` are one value, unless they are lists."""
@@ -57,20 +55,6 @@ class Codes:
             distinct.to_frame("text").with_row_index("code"), on="text", how="left", maintain_order="left"
         )
         return codes["code"].cast(pl.Int32).to_numpy(), distinct
-
-
-def _joined(column: pl.Series) -> pl.Series:
-    """Lists as text that `Codes.values` splits again; null where a list is empty."""
-    if isinstance(column.dtype, pl.Array):
-        column = column.cast(pl.List(column.dtype.inner))
-    if not isinstance(column.dtype, pl.List):
-        raise DataError(f"the column '{column.name}' holds structures: keep one value, or a list of values")
-    long = column.to_frame("list").with_row_index("row").filter(pl.col("list").list.len() > 0).explode("list")
-    texts = as_text(long["list"]).fill_null("")
-    whole = long.select("row").with_columns(text=texts).group_by("row", maintain_order=True)
-    joined = whole.agg(pl.col("text").str.join(_ITEM_SEPARATOR))
-    rows = pl.DataFrame({"row": pl.arange(len(column), eager=True, dtype=pl.UInt32)})
-    return rows.join(joined, on="row", how="left", maintain_order="left")["text"]
 
 
 class Staged(NamedTuple):
@@ -127,7 +111,7 @@ def stage(events: Events, findings: Findings, folder: Path, progress: Progress, 
     codes = {schema.user: Codes()} | {
         name: Codes(takes_lists=schema.fields[name].field_class.takes_lists) for name in own if name not in numbers
     }
-    times = Times(schema.time)
+    times = Times()
     staged = Staged(Spilled(folder, limit), places, codes, [name for name in own if name in numbers], times)
     labels: set[float] = set()
     checked: set[str] | None = None
@@ -138,10 +122,12 @@ def stage(events: Events, findings: Findings, folder: Path, progress: Progress, 
         places.add(block)
         if not block.frame.height:
             continue
-        found = _check(block, events, checked, findings, partial(_later, places, first))
+        if schema.time is not None and schema.time in checked and times.dates is None:
+            times.learn(block.frame[schema.time])
+        found = _check(block, events, checked, times, findings, partial(_later, places, first))
         labels |= set(usable_labels(block.frame[schema.label], schema).unique()) if schema.label in checked else set()
         if len(checked) == len(schema.event_columns) and not found:
-            staged.blocks.add(_numbers_of(block, events, staged, first, findings))
+            staged.blocks.add(_numbers_of(block, events, staged, first))
         done = places.rows
         progress("reading", done, int(done / block.share) if block.share else None, "rows")
     if not places.rows and not findings.stopped:
@@ -164,10 +150,10 @@ def _usable(frame: pl.DataFrame, events: Events, findings: Findings) -> set[str]
     return set(events.schema.event_columns) - {str(problem.column) for problem in wrong}
 
 
-def _check(block: Block, events: Events, usable: set[str], findings: Findings, place: Place) -> bool:
+def _check(block: Block, events: Events, usable: set[str], times: "Times", findings: Findings, place: Place) -> bool:
     """Whether rows of the block are bad; each kind is a finding."""
     some = False
-    for column, found in bad_rows(block.frame, events.schema, usable):
+    for column, found in bad_rows(block.frame, events.schema, usable, dates=times.dates):
         for kind, (mask, what, fix) in enumerate(found):
             bad = mask.fill_null(False).arg_true()
             if len(bad):
@@ -178,7 +164,7 @@ def _check(block: Block, events: Events, usable: set[str], findings: Findings, p
     return some
 
 
-def _numbers_of(block: Block, events: Events, staged: Staged, first: int, findings: Findings) -> pl.DataFrame:
+def _numbers_of(block: Block, events: Events, staged: Staged, first: int) -> pl.DataFrame:
     schema, frame = events.schema, block.frame
     assert schema.label is not None
     clicked, _ = as_numbers(frame[schema.label])
@@ -189,7 +175,7 @@ def _numbers_of(block: Block, events: Events, staged: Staged, first: int, findin
         LABEL: np.asarray(label, dtype=np.float32),
     }
     if schema.time is not None:
-        columns[TIME] = staged.times.of(frame[schema.time], staged.places, first, findings)
+        columns[TIME] = staged.times.of(frame[schema.time])
     for name, codes in staged.codes.items():
         if name in schema.fields:
             columns[column_of(name)] = codes.of(frame[name])
@@ -208,27 +194,21 @@ def column_of(field: str) -> str:
 class Times:
     """Times as numbers that sort: whole numbers, or floats if one block has them, or the microseconds of dates."""
 
-    def __init__(self, column: str | None) -> None:
-        self._column = column
-        self._dates: bool | None = None
+    def __init__(self) -> None:
+        self.dates: bool | None = None  # whether the first time is a date, and so all of them are
         self.kind: type[pl.DataType] = pl.Int64
 
-    def of(self, column: pl.Series, places: Places, first: int, findings: Findings) -> pl.Series:
-        times = as_times(column)
-        dates = times.dtype.is_temporal()
-        if self._dates is None:
-            self._dates = dates
-        elif dates != self._dates:
-            kinds = ("a number", "a date")
-            what = f"{column[0]!r} is {kinds[dates]} where earlier rows have {kinds[not dates][2:]}s"
-            fix = "write all times in the same way"
-            where, line = places(first)
-            findings.add("kinds of times", where, line, self._column, what, fix, noun=None)
+    def learn(self, column: pl.Series) -> None:
+        """See the next block, before it is checked."""
+        times = as_times(column, dates=self.dates)
+        if self.dates is None and times.null_count() < len(times):
+            self.dates = times.dtype.is_temporal()
+
+    def of(self, column: pl.Series) -> pl.Series:
+        times = as_times(column, dates=self.dates)
         if times.dtype.is_float() or times.dtype.is_decimal() or times.dtype == pl.UInt64:
             self.kind = pl.Float64
             return times.cast(pl.Float64)
-        if dates:  # parts may differ in their unit
-            times = times.cast(pl.Datetime("us", getattr(times.dtype, "time_zone", None)))
         return times.to_physical().cast(pl.Int64)
 
 

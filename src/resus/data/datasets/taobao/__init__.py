@@ -10,7 +10,8 @@ from resus.data.datasets.taobao.stream import events_of
 from resus.data.options import PrepareOptions
 from resus.data.problems import Problem
 from resus.data.readers.delimited import read_columns
-from resus.data.readers.tables import RawTable, attach
+from resus.data.readers.side_tables import attach
+from resus.data.readers.tables import RawTable
 
 
 def read(folder: Path, options: PrepareOptions) -> RawTable:
