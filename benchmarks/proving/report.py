@@ -16,7 +16,7 @@ from resus.paper.report.tabular import Entry, Group, ReportColumn, ReportTable, 
 
 WORSE, BETTER = "*", "†"
 NONE = Entry("–")
-DIFFERENCES = "differences"
+DIFFERENCES, COST = "differences", "cost"
 
 
 def tables_of(cells: Sequence[ProvedCell], comparisons: Sequence[Comparison]) -> list[ReportTable]:
@@ -69,8 +69,9 @@ def stage_table(cells: Sequence[ProvedCell], comparisons: Sequence[Comparison]) 
     columns = tuple(ReportColumn(stage, ALL_METRICS[metric].title) for metric in METRICS for stage in stages)
     users = {cell.test_users for cell in cells}
     seeds = sorted({cell.seed for cell in cells})
+    averaged = f"Mean over {len(seeds)} seeds" if len(seeds) > 1 else f"Seed {seeds[0]}"
     note = (
-        f"Mean over {len(seeds)} seed(s), {' or '.join(f'{count:,}' for count in sorted(users))} test users each. "
+        f"{averaged}, {' or '.join(f'{count:,}' for count in sorted(users))} test users each. "
         f"Bold: the best. {WORSE}: RESUS+ is better, {BETTER}: RESUS+ is worse (paired bootstrap over "
         f"users, {DRAWS:,} draws, Holm, p < {CERTAIN})."
     )
@@ -132,7 +133,7 @@ def cost_table(cells: Sequence[ProvedCell]) -> ReportTable:
         "Cross-fitted logits count in full for each row that needs them."
     )
     columns = tuple(ReportColumn(data_set_label(data_set)) for data_set in data_sets)
-    return ReportTable("cost", "What it costs.", "method", columns, (Group("", tuple(rows)),), (note,))
+    return ReportTable(COST, "What it costs.", "method", columns, (Group("", tuple(rows)),), (note,))
 
 
 def planted_table(worlds: Sequence[WorldCell]) -> ReportTable:
@@ -157,14 +158,14 @@ def methods_of(cells: Sequence[ProvedCell]) -> list[str]:
 def as_page(
     cells: Sequence[ProvedCell], comparisons: Sequence[Comparison], worlds: Sequence[WorldCell], *, whole: bool
 ) -> str:
-    """The tables in Markdown, one section per number of training users; single differences only if `whole`."""
+    """The tables in Markdown, one section per number of training users; differences and cost only if `whole`."""
     parts = []
     for training_users in sorted({cell.training_users for cell in cells}, key=lambda number: -(number or 10**9)):
         own = [cell for cell in cells if cell.training_users == training_users]
         compared = [each for each in comparisons if each.training_users == training_users]
         parts.append(f"## {title_of(training_users)}\n")
         tables = tables_of(own, compared)
-        parts += [as_markdown(table) for table in tables if whole or not table.name.startswith(DIFFERENCES)]
+        parts += [as_markdown(table) for table in tables if whole or not table.name.startswith((DIFFERENCES, COST))]
     if worlds:
         parts += ["## Planted worlds\n", as_markdown(planted_table(worlds))]
     return "\n".join(parts)

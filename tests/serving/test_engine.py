@@ -65,7 +65,7 @@ def posted(number: int, **changes: Any) -> PostedEvent:
 
 
 def asked(**changes: Any) -> PredictRequest:
-    return PredictRequest.model_validate({"context": CONTEXT, "items": ITEMS} | changes)
+    return PredictRequest.model_validate({"context": CONTEXT, "items": ITEMS, "deviation": True} | changes)
 
 
 def assert_same(one: PredictAnswer, other: PredictAnswer) -> None:
@@ -188,7 +188,7 @@ def test_the_wire_says_what_the_message_says(engine: Engine, explain: bool, top:
         request = asked(**who, explain=explain, top=top)
         message = engine.predict(request).model_dump(exclude_unset=True)
         assert json.loads(engine.score(request).as_json()) == message
-    unnamed = PredictRequest(candidates=[{"price": 3}], deviation=False)
+    unnamed = PredictRequest(candidates=[{"price": 3}])  # a deviation is computed only if it is asked for
     assert json.loads(engine.score(unnamed).as_json()) == engine.predict(unnamed).model_dump(exclude_unset=True)
     assert engine.predict(unnamed).answers[0].deviation is None
 

@@ -177,7 +177,7 @@ def first_of(choices: Mapping[str, list[str]]) -> dict[str, str]:
 def asked(service: Serving, events: Iterable[Event], **question: Any) -> list[Any]:
     """The answers of the service for all items or candidates, in their order; each says how to read its parts."""
     inline = [{"item": item, "label": label, "features": features} for item, label, features in events]
-    predicted = service.predict(events=inline, explain=True, **question)
+    predicted = service.predict(events=inline, deviation=True, explain=True, **question)
     return [answer | {"parts": predicted.get("parts")} for answer in predicted["answers"]]
 
 

@@ -68,8 +68,9 @@ def test_any_id_can_be_read_and_deleted(client: InProcess) -> None:
 def test_an_answer_is_explained_only_on_request(client: InProcess) -> None:
     post(client, event(1), event(2, label=0, item=3))
     plain = client.post("/v1/predict", json={"user": "u", "items": ["1", "2"]}).json()["answers"]
-    assert all("because" not in answer for answer in plain)
-    explained = predict(client, user="u", items=["1", "2"], explain=True).answers
+    assert all("because" not in answer and answer["deviation"] is None for answer in plain)
+    explained = predict(client, user="u", items=["1", "2"], deviation=True, explain=True).answers
+    assert all(answer.deviation for answer in explained)
     assert all({reason.event for reason in answer.because or []} == {"e1", "e2"} for answer in explained)
 
 

@@ -168,7 +168,8 @@ class PredictRequest(Message):
 
     A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context` holds
     the fields that all candidates share. With `top`, the answer holds the best candidates, best first. Without it, the
-    answer holds all candidates in the order of the request. Without `deviation`, large requests are answered faster.
+    answer holds all candidates in the order of the request. With `deviation`, it says how sure the model is, and with
+    `explain`, why it thinks so; both take time.
     """
 
     user: Id | None = None
@@ -176,7 +177,7 @@ class PredictRequest(Message):
     context: FieldValues = Field(default_factory=dict)
     items: Ids | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
     candidates: list[Candidate] | None = Field(default=None, min_length=1, max_length=MAX_CANDIDATES)
-    deviation: bool = True
+    deviation: bool = False
     explain: bool = False
     top: int | None = Field(default=None, ge=1, le=MAX_CANDIDATES)
 

@@ -94,7 +94,7 @@ const refresh = latest(async (signal) => {
   const asked = testUser ? testUsersQuestion() : visitorsQuestion();
   const truths = testUser?.next;
   try {
-    showRanking(asked, await ask("/v1/predict", { body: { ...asked, explain: true }, signal }), truths);
+    showRanking(asked, await ask("/v1/predict", { body: { ...asked, deviation: true, explain: true }, signal }), truths);
   } finally {
     if (!signal.aborted) at("ranking").removeAttribute("aria-busy");
   }
