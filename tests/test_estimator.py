@@ -28,6 +28,7 @@ from resus import (
 from resus.data.fields.feature_map import FeatureMap
 from resus.episodes.batch import Features
 from resus.episodes.prefixes import OrderedUsers
+from resus.training.recipes import RECIPES
 
 OTHER_PARTS = ("bias", "taste", "choices", "context", "common", "scale", "trust", "sizes")  # than matches
 JOINT: dict[str, Any] = {"settings": {"predictor.pretrain": False}}
@@ -458,6 +459,20 @@ def test_training_that_diverges_says_what_to_do(log: InteractionLog) -> None:
     for learner in ("ridge", "nearest"):
         with pytest.raises(TrainingError, match="numbers are not finite any more; lower the learning rate"):
             tiny(learner=learner, settings={"training.learning_rate": 1e30, "training.epochs": 3}).fit(log)
+
+
+@pytest.mark.parametrize("error", [np.linalg.LinAlgError("not positive"), torch.linalg.LinAlgError("singular")])  # type: ignore[attr-defined]
+def test_equations_without_a_solution_are_one_sentence(
+    log: InteractionLog, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setitem(RECIPES, "paper", fail)
+    with pytest.raises(
+        TrainingError, match=rf"^training cannot solve its equations \({error}\); lower the learning rate"
+    ):
+        tiny().fit(log)
 
 
 def test_unknown_values_are_counted(model: Resus) -> None:

@@ -70,6 +70,15 @@ def test_results_on_a_newer_log_stand_beside_those_of_the_run(place: Path) -> No
     )
 
 
+def test_results_of_validation_users_stand_beside_those_of_test_users(place: Path) -> None:
+    succeed_here("evaluate", "run", "--draws", "0", cwd=place)
+    own = (place / "run" / "results.json").read_bytes()
+    for words, folder in (((), "run/validation"), (("--data", "newer"), "run/on-newer/validation")):
+        said = succeed_here("evaluate", "run", "--part", "validation", *words, "--draws", "0", cwd=place)
+        assert said.splitlines()[-1] == f"results in {folder}/results.json; next: resus report {folder}"
+    assert (place / "run" / "results.json").read_bytes() == own
+
+
 def test_bad_questions_about_a_newer_log_get_one_sentence(place: Path) -> None:
     told = refused_here("evaluate", "run", "--data", "newer", "--users", "olds", cwd=place)
     assert told == "--users is 'olds': choose unseen, new or all"

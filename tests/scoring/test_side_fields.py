@@ -1,5 +1,6 @@
 """Tables to score may leave out the fields of side tables: the scores are those of tables joined by hand."""
 
+import shutil
 import warnings
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import pytest
 from planted_models import events, tiny
 from resus_process import refused_here, resus_here, succeed_here
 
-from resus import Resus, TableSchema
+from resus import Resus, TableSchema, build_log
 from resus.errors import ConfigError, DataError, ResusWarning
+from resus.scoring.blocks import FrameBlocks
+from resus.scoring.scorer import SUPPORT
 
 SCHEMA = """
 user: user
@@ -196,3 +199,76 @@ def test_side_tables_that_were_frames_are_given_again(place: Path) -> None:
     other = tiny().fit(pl.read_csv(place / "events.csv"), schema=bare)
     with pytest.raises(ConfigError, match=r"the schema of the model has no table of users: leave out users="):
         other.predict(place / "support.csv", place / "query.csv", users=frames["users"])
+
+
+def test_an_event_without_an_item_misses_no_row(place: Path) -> None:
+    support = pl.read_csv(place / "support.csv").head(3).with_columns(item=pl.Series([None, 999, 999]))
+    (said,) = Resus.load(place / "run").scorer.notices({SUPPORT: FrameBlocks(support)})
+    assert "1 item has no row (2 of the rows of the support, the first in the support, row 2)" in said
+
+
+def test_users_without_a_row_are_told_next_to_a_log(place: Path) -> None:
+    model, log = Resus.load(place / "run"), build_log(place / "events.csv", place / "schema.yaml")
+    people = pl.read_csv(place / "users.csv").filter(pl.col("who") > 3)
+    with pytest.warns(ResusWarning, match="users have no row .* of the rows of the query"):
+        model.predict(log, place / "query.csv", users=people)
+
+
+def test_parts_may_be_parquet_and_end_like_one_file(place: Path, tmp_path: Path) -> None:
+    """As Spark writes them: the folder has the ending of its parts."""
+    for name in ("support", "query"):
+        frame = pl.read_csv(place / f"{name}.csv")
+        (tmp_path / f"{name}.parquet").mkdir()
+        for number, part in enumerate(frame.iter_slices(30)):
+            part.write_parquet(tmp_path / f"{name}.parquet" / f"part-{number:02}.parquet")
+    expected = by_hand(place)
+    pl.read_csv(place / "query.csv").write_parquet(tmp_path / "one.parquet")
+    for query in ("query.parquet", "query.parquet/part-*.parquet", "one.parquet"):
+        for support in ("support.parquet", "support.parquet/part-*.parquet"):
+            words = ["predict", place / "run", "--support", support, "--query", query, "--out", "out.parquet"]
+            succeed_here(*words, cwd=tmp_path)
+            found = pl.read_parquet(tmp_path / "out.parquet").select(ANSWER)
+            np.testing.assert_allclose(found.to_numpy(), expected.to_numpy(), atol=1e-5)
+
+
+def test_scores_are_not_written_over_a_table_that_is_read(place: Path, tmp_path: Path) -> None:
+    support = pl.read_csv(place / "support.csv")
+    (tmp_path / "parts").mkdir()
+    support.write_csv(tmp_path / "parts" / "part-0.csv")
+    people, own = tmp_path / "people.csv", place / "items.parquet"
+    people.write_bytes((place / "users.csv").read_bytes())
+    words = ["predict", place / "run", "--support", "parts", "--query", place / "query.csv", "--users", people]
+    for out in (people, own, place / "users.csv", tmp_path / "parts" / "part-0.csv"):
+        more = [] if out != place / "users.csv" else ["--users", place / "users.csv"]
+        before = out.read_bytes()
+        assert "is also an input table" in refused_here(*words, *more, "--out", out, cwd=tmp_path)
+        assert out.read_bytes() == before
+    words = ["recommend", place / "run", "--support", "parts", "--out", own]
+    assert "is also an input table" in refused_here(*words, cwd=tmp_path)
+
+
+def test_a_log_is_joined_with_the_frames_that_the_model_did_not_keep(place: Path) -> None:
+    raw = TableSchema.read(place / "schema.yaml").model_dump()
+    frames = {"users": pl.read_csv(place / "users.csv"), "items": pl.read_parquet(place / "items.parquet")}
+    for role, frame in frames.items():
+        raw[role] = raw[role] | {"path": None, "frame": frame}
+    table, support = pl.read_csv(place / "events.csv"), pl.read_csv(place / "support.csv")
+    model = tiny().fit(table, schema=raw)
+    found = model.recommend(support, table, top=3, users=frames["users"], items=frames["items"])
+    assert found.equals(Resus.load(place / "run").recommend(support, place / "events.csv", top=3))
+    lost = "the events are joined with a table of users, and the model knows none: build a log"
+    with pytest.raises(DataError, match=lost):
+        model.evaluate(table)
+    assert model.evaluate(build_log(table, raw), draws=0).models
+
+
+def test_a_table_that_is_gone_is_named_with_the_way_out(place: Path, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere"
+    shutil.copytree(place, moved)
+    tiny().fit(moved / "events.csv", schema=moved / "schema.yaml").save(tmp_path / "run")
+    shutil.rmtree(moved)
+    model = Resus.load(tmp_path / "run")
+    with pytest.raises(DataError, match=rf"a table of users, and there is none at {moved}/users.csv: build a log from"):
+        model.evaluate(place / "events.csv")
+    with pytest.raises(DataError, match=rf"no table of users at {moved}/users.csv: name a file with users="):
+        model.predict(place / "support.csv", place / "query.csv")

@@ -190,6 +190,22 @@ def test_unfinished_scores_are_never_mixed_with_others(ridge: Scorer, tmp_path: 
     assert folder.score(ridge).rows == 39
 
 
+def test_a_part_of_the_support_that_changed_is_noticed(ridge: Scorer, tmp_path: Path) -> None:
+    folder = Folder(tmp_path, EVENTS.head(20), EVENTS.tail(40))
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number, part in enumerate(EVENTS.head(20).iter_slices(12)):
+        part.write_csv(parts / f"{number}.csv")
+    options: dict[str, Any] = {"model": "mine", "block_rows": 7}
+    for support in (parts, parts / "*.csv"):
+        with pytest.raises(KeyboardInterrupt):
+            predict_file(ridge, support, tmp_path / "query.parquet", folder.out, progress=Stop(9), **options)
+        (parts / "0.csv").write_text((parts / "0.csv").read_text().replace("\n", "\n\n", 1))
+        with pytest.raises(ArtifactError, match="holds unfinished scores of another model, other files"):
+            predict_file(ridge, support, tmp_path / "query.parquet", folder.out, resume=True, **options)
+        shutil.rmtree(tmp_path / ".scores.parquet.parts")
+
+
 def test_resume_without_anything_unfinished_starts_and_an_old_file_is_replaced(ridge: Scorer, tmp_path: Path) -> None:
     folder = Folder(tmp_path, EVENTS.head(20), EVENTS.tail(40))
     folder.out.write_text("old")

@@ -35,14 +35,15 @@ def command(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for results.json. [default: the first run, or its folder on-NAME for the newer log NAME]"
+            help="Folder for results.json. [default: the first run, or its folder on-NAME for the newer log NAME; in "
+            "it the folder validation for --part validation]"
         ),
     ] = None,
 ) -> None:
     """Measure runs on users they were not trained on, by number of known events and by stage.
 
     Prints AUC, GAUC, Logloss, calibration error, and what each model gains over the base with 95 % intervals. The
-    results on the run's own log stay when it is measured on another one.
+    results of test users of the run's own log stay when it is measured on other users or another log.
     """
     from resus.cli.arguments import check_device, check_part, check_users, load_runs, log_of_run
     from resus.cli.console import console, progress_bars, say
@@ -67,7 +68,8 @@ def command(
             progress=progress,
         )
     is_newer = next(iter(models)) in results.news
-    folder = out or (runs[0] / f"on-{log.resolve().name}" if is_newer else runs[0])
+    beside = runs[0] / f"on-{log.resolve().name}" if is_newer else runs[0]
+    folder = out or (beside if part == "test" else beside / part)
     results.write(folder / "results.json")
     tell_news(results, users)
     console.print(StageTable(results), GainTable(results), sep="")

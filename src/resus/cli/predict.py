@@ -69,7 +69,7 @@ def command(
     """
     from resus.cli.arguments import check_device, check_engine
     from resus.cli.console import interruptible, progress_bars, say
-    from resus.data.readers.files import PARQUET_SUFFIXES
+    from resus.data.readers.files import is_one_parquet
     from resus.data.readers.tables import check_ending, check_out
     from resus.errors import ConfigError
 
@@ -77,15 +77,15 @@ def command(
     place = check_device(device, engine)
     if out is not None:
         check_ending(out)
-        check_out(out, support, query)
+        check_out(out, support, query, users, items)
     if explain and (resume or block_rows or engine == "ray"):
         raise ConfigError("--explain reads whole tables: leave out --resume, --block-rows and --engine ray")
-    parquet = out is not None and {out.suffix.lower(), query.suffix.lower()} <= set(PARQUET_SUFFIXES)
+    parquet = out is not None and is_one_parquet(out) and is_one_parquet(query)
     in_blocks = parquet and not explain
     if (resume or block_rows) and not in_blocks:
         option = "--resume" if resume else "--block-rows"
         raise ConfigError(f"{option} needs a Parquet --query and a Parquet --out: name such files, or leave it out")
-    if engine == "ray" and (resume or not in_blocks or support.suffix.lower() not in PARQUET_SUFFIXES):
+    if engine == "ray" and (resume or not in_blocks or not is_one_parquet(support)):
         raise ConfigError(
             "--engine ray needs a Parquet --query, --support and --out, and cannot resume: "
             "name such files, and leave out --resume"
@@ -138,15 +138,17 @@ def _whole(scorer: "Scorer", support: Path, query: Path, out: Path | None, *, ex
 
     from resus.cli.console import say
     from resus.data.fields.unknown import never_seen
-    from resus.data.readers.tables import read_plain, refuse_lists, write_plain
+    from resus.data.readers.tables import check_out, read_plain, refuse_lists, write_plain
     from resus.scoring.blocks import FrameBlocks
     from resus.scoring.explanations import explained
-    from resus.scoring.scorer import SUPPORT
+    from resus.scoring.scorer import QUERY, SUPPORT
     from resus.scoring.stream import Scored
 
+    if out is not None:
+        check_out(out, *scorer.sides.files())
     events, asked = read_plain(support, scorer.schema), read_plain(query, scorer.schema)
     refuse_lists(asked.schema, out)
-    of_sides = tuple(scorer.notices(FrameBlocks(events), FrameBlocks(asked)))
+    of_sides = tuple(scorer.notices({SUPPORT: FrameBlocks(events), QUERY: FrameBlocks(asked)}))
     answer, unknown = scorer.predict(events, asked)
     reasons = explained(scorer, events, asked) if explain else {}
     scored = asked.with_columns(pl.DataFrame({**answer.columns, **reasons}))

@@ -48,8 +48,9 @@ def command(
 
     if out is not None:
         check_ending(out)
-        check_out(out, support)
     model = Resus.load(run)
+    if out is not None:
+        check_out(out, support, users, items, *model.scorer.sides.files())
     table = model.recommend(
         read_plain(support, model.schema),
         log_of_run(run, model, data),

@@ -54,11 +54,12 @@ def predict_on_ray(
     progress: Progress = silent,
 ) -> Scored:
     """`predict_file` on the workers of a cluster. All tables, and a model that writes a score column, are files."""
-    check_out(out, support, query)
+    check_out(out, support, query, users, items)
     known, asked = ParquetBlocks(support), ParquetBlocks(query)
     model = _Model(str(run.resolve()), *(str(file.resolve()) if file else None for file in (score_with, users, items)))
     scorer = _scorer(model)
-    of_sides = tuple(scorer.notices(known, asked))
+    check_out(out, *scorer.sides.files())
+    of_sides = tuple(scorer.notices({SUPPORT: known, QUERY: asked}))
     if not asked.rows:
         return predict_file(scorer, support, query, out, model=str(run))
     with cluster(workers):

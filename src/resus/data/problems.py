@@ -183,6 +183,18 @@ def missing_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> lis
     return problems
 
 
+def clashing_columns(present: Collection[str], schema: TableSchema, where: str) -> list[Problem]:
+    """Columns of the events that are also fields of a side table, so that a value has two sources."""
+    problems = []
+    for role, names in (("users", schema.of_user), ("items", schema.of_item)):
+        fix = (
+            f"rename one of them, or move the field from {role} to fields in the schema to use the column of the events"
+        )
+        what = f"the events and the table of {role} both have this column"
+        problems += [Problem(where, None, name, what, fix) for name in names if name in present]
+    return problems
+
+
 def nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list[Problem]:
     lists = {name for name, field in schema.fields.items() if field.field_class.takes_lists}
     return [

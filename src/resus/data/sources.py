@@ -100,7 +100,7 @@ def stream_events(stream: Any, schema: TableSchema, options: PrepareOptions) -> 
     sides, problems = read_sides(schema)
 
     def read(findings: Findings) -> Iterator[Block]:
-        return blocks_of_stream(stream, STREAM, schema.event_columns, findings)
+        return blocks_of_stream(stream, STREAM, schema.columns, findings)
 
     return Events("log", STREAM, schema, read, sides, problems, schema.build_options(BuildOptions()))
 

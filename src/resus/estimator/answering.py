@@ -28,7 +28,7 @@ def answered(model: "Resus", scorer: Scorer, support: Any, query: Any, *, explai
     user = model.schema.user
     if known is None and asked is None:
         events, frame = as_table(support, model, SUPPORT), as_table(query, model, QUERY)
-        warn(scorer.notices(FrameBlocks(events), FrameBlocks(frame)))
+        warn(scorer.notices({SUPPORT: FrameBlocks(events), QUERY: FrameBlocks(frame)}))
         found, unknown = scorer.predict(events, frame)
         warn(never_seen(scorer.unknown_in(events), events.height, SUPPORT))
         warn(never_seen(unknown, frame.height, QUERY))
@@ -41,7 +41,7 @@ def answered(model: "Resus", scorer: Scorer, support: Any, query: Any, *, explai
         index = SupportIndex.of(_users_of(known), known.ids, known.weights, known.labels)
     else:
         events = as_table(support, model, SUPPORT)
-        warn(scorer.notices(FrameBlocks(events), FrameBlocks(events.clear())))
+        warn(scorer.notices({SUPPORT: FrameBlocks(events)}))
         index = scorer.index(events)
         warn(never_seen(scorer.unknown_in(events), events.height, SUPPORT))
     if asked is not None:
@@ -50,6 +50,7 @@ def answered(model: "Resus", scorer: Scorer, support: Any, query: Any, *, explai
         scores = answer(scorer.model, index, users, Features.of(asked.ids, asked.weights), scorer.negatives)
         return pl.DataFrame({user: users, **scores.columns})
     frame = as_table(query, model, QUERY)
+    warn(scorer.notices({QUERY: FrameBlocks(frame)}))
     scores, unknown = scorer.answer(index, frame)
     warn(never_seen(unknown, frame.height, QUERY))
     return like(query, pl.DataFrame({user: frame[user], **scores.columns}))

@@ -9,11 +9,14 @@ from resus.data.given import log_of, opened_log
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
 from resus.data.options import PrepareOptions, TableOptions
+from resus.data.problems import clashing_columns, refuse
+from resus.data.readers.files import files_at
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import read_plain
-from resus.data.schema import SchemaLike
-from resus.errors import ConfigError
+from resus.data.schema import SchemaLike, TableSchema
+from resus.errors import ConfigError, DataError
 from resus.external.score_column import ScoreColumn
+from resus.scoring.side_fields import ROLES, with_tables
 from resus.training.warm_start import WarmStart
 from resus.wording import advice
 
@@ -31,16 +34,41 @@ def log_to_learn_from(
     return log_of(data if opened is None else opened, schema, PrepareOptions.of(None, chosen), writer=own_model)
 
 
-def log_as_learned(model: "Resus", data: Any, chosen: Mapping[str, Any] | None = None) -> InteractionLog:
-    """Open a log, or build one from a table as in training: with the schema, the options and the scores of then."""
+def log_as_learned(
+    model: "Resus", data: Any, chosen: Mapping[str, Any] | None = None, *, users: Any = None, items: Any = None
+) -> InteractionLog:
+    """Open a log, or build one from a table as in training: with the schema, the options and the scores of then.
+
+    `users` and `items` are side tables, in place of frames that the model did not keep.
+    """
     facts, opened = model._fitted().log, opened_log(data)
     if opened is not None:
         return log_of(opened, None, PrepareOptions.of(None, chosen or {}))
     before = facts.options.model_dump(include=set(TableOptions.__annotations__)) if facts.options else {}
     options = PrepareOptions.of(None, chosen or before)
+    schema = facts.table and _with_lost_tables(facts.table, users=users, items=items)
     if model._score is not None:
-        data = model._with_score(data)
-    return log_of(data, facts.table, options)
+        table = as_table(data, model, "the table")
+        refuse(clashing_columns(table.columns, model.schema, "the table"))
+        data = model._with_score(table).drop(model.scorer.sides.names, strict=False)  # joined again below
+    return log_of(data, schema, options)
+
+
+def _with_lost_tables(schema: TableSchema, **given: Any) -> TableSchema:
+    """The schema of a model with tables in place of frames that it did not keep; DataError if a table is missing."""
+    lost = {role: table for role, table in given.items() if (side := getattr(schema, role)) and not side.path}
+    schema = with_tables(schema, **lost)
+    for role in ROLES:
+        side = getattr(schema, role)
+        if side is None or side.frame is not None:
+            continue
+        if not side.path or not any(file.is_file() for file in files_at(Path(side.path))):
+            place = f"there is none at {side.path}" if side.path else "the model knows none"
+            raise DataError(
+                f"the events are joined with a table of {role}, and {place}: build a log from the events and their "
+                "schema with build_log, and give that"
+            )
+    return schema
 
 
 def as_table(data: Any, model: "Resus", where: str) -> Any:

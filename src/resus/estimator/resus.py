@@ -358,7 +358,7 @@ class Resus:
             )
         if top < 1:
             raise ConfigError(f"top is {top}: give 1 or more")
-        opened = log_as_learned(self, self.log_path if log is None else log)
+        opened = log_as_learned(self, self.log_path if log is None else log, users=users, items=items)
         check_same_log(self, opened)
         table = recommendations(
             self.scorer.with_sides(users=users, items=items),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resus.data.problems import Problem, refuse
-from resus.data.readers.files import PARQUET_SUFFIXES, unusable_file
+from resus.data.readers.files import is_one_parquet, unusable_file
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import read_plain
 from resus.data.schema import TableSchema
@@ -33,8 +33,8 @@ class Blocks(Protocol):
 
 
 def open_blocks(path: Path, schema: TableSchema) -> Blocks:
-    """Open a CSV, TSV or Parquet file. Text files are checked as a whole, so they are read into memory."""
-    return ParquetBlocks(path) if path.suffix.lower() in PARQUET_SUFFIXES else FrameBlocks(read_plain(path, schema))
+    """Open a CSV, TSV or Parquet file, or parts. Text and parts are checked as a whole, so they are read to memory."""
+    return ParquetBlocks(path) if is_one_parquet(path) else FrameBlocks(read_plain(path, schema))
 
 
 class FrameBlocks:

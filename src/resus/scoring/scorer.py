@@ -1,7 +1,7 @@
 """A trained model that answers tables: which columns it reads, what it refuses, and its scores."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -56,20 +56,20 @@ class Scorer:
     def query_columns(self, present: Collection[str], where: str = QUERY) -> list[str]:
         """The columns to read from a table that has these."""
         columns = [self.schema.user, *(field.name for field in self.features.fields)]
-        joined = {*present, *self.sides.names}
+        joined = list(dict.fromkeys([*present, *self.sides.names]))  # a model may read columns by their order
         if self.score is not None and self.score.name not in present:
             columns.remove(self.score.name)
             columns += self.score.columns(self.schema, joined, where)
-        left_out = joined.difference(present)
+        left_out = set(joined).difference(present)
         return [name for name in dict.fromkeys(columns) if name not in left_out]
 
     def support_columns(self, present: Collection[str]) -> list[str]:
         labels = [name for name in [self.schema.label] if name is not None and name in present]
         return list(dict.fromkeys([*self.query_columns(present, SUPPORT), *labels]))
 
-    def check(self, support: Collection[str], query: Collection[str]) -> None:
-        """Refuse tables that lack a column, before reading any row."""
-        for columns, where in ((support, SUPPORT), (query, QUERY)):
+    def check(self, tables: Mapping[str, Collection[str]]) -> None:
+        """Refuse tables that lack a column, before reading any row. Each has a name and columns."""
+        for where, columns in tables.items():
             present = {*columns, *self.sides.names}
             if self.score is not None:
                 self.score.columns(self.schema, present, where)
@@ -148,16 +148,16 @@ class Scorer:
             support = self.score.on(support, self.schema, SUPPORT)
         return self.features.unknown(support)
 
-    def notices(self, support: Blocks, query: Blocks) -> list[str]:
+    def notices(self, tables: Mapping[str, Blocks]) -> list[str]:
         """Refuse tables that lack a column. What to know about users and items without a row in their side table."""
-        self.check(support.columns, query.columns)
+        self.check({where: table.columns for where, table in tables.items()})
         said = []
-        for table, where in ((support, SUPPORT), (query, QUERY)):
+        for where, table in tables.items():
             keys = table.frames([self.schema.user, self.schema.item], KEY_ROWS)
             said += self.sides.check(table.columns, keys, where)
         return said
 
     def predict(self, support: pl.DataFrame, query: pl.DataFrame) -> tuple[Prediction, dict[str, int]]:
         """Score two whole tables."""
-        self.check(support.columns, query.columns)
+        self.check({SUPPORT: support.columns, QUERY: query.columns})
         return self.answer(self.index(support), query)

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from resus.data.readers.files import files_at
 from resus.data.readers.frames import as_frame
 from resus.data.readers.tables import check_out
 from resus.errors import ArtifactError, DataError, StorageError
 from resus.files import atomic_path, locked, read_json, write_json
 from resus.progress import Progress, silent
 from resus.scoring.blocks import Blocks, ParquetBlocks, open_blocks
-from resus.scoring.scorer import QUERY, Scorer
+from resus.scoring.scorer import QUERY, SUPPORT, Scorer
 from resus.scoring.spill import open_spill, spill_support, spilled_unknown
 from resus.version import __version__
 from resus.wording import option
@@ -58,13 +59,13 @@ def predict_file(
     `model` identifies the model. Finished blocks stay in a folder next to `out` until all are done; `resume` continues
     from there.
     """
-    check_out(out, support, query)
+    check_out(out, support, query, *scorer.sides.files())
     known, asked = open_blocks(support, scorer.schema), ParquetBlocks(query)
-    of_sides = tuple(scorer.notices(known, asked))
+    of_sides = tuple(scorer.notices({SUPPORT: known, QUERY: asked}))
     claim = {
         "resus": __version__,
         "model": model,
-        "support": _identity(support),
+        "support": [_identity(file) for file in files_at(support)],
         "query": _identity(query),
         "sides": [_identity(file) for file in scorer.sides.files()],
         "block_rows": block_rows,

@@ -36,7 +36,7 @@ def recommendations(
     The fields that do not describe an item are those of the user's last event, unless `context` says otherwise.
     """
     features, shelf = scorer.features, Shelf(model, scorer.features, catalogue)
-    warn(scorer.notices(FrameBlocks(support), FrameBlocks(support.clear())))
+    warn(scorer.notices({SUPPORT: FrameBlocks(support)}))
     users, labels = scorer.users(support, SUPPORT), scorer.labels(support).astype(np.float64)
     support = scorer.sides.of(support, SUPPORT)
     rows = Rows(*scorer.encode(support, SUPPORT))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +18,8 @@ from resus.training.rowwise_adam import RowwiseAdam
 from resus.training.workers import Workers
 
 CHECKPOINT_SECONDS = 120.0  # between two checkpoints within an epoch; the end of an epoch always writes one
+REMEDIES = "lower the learning rate, check the numeric fields or, with learner.kind=ridge, raise learner.ridge"
+UNSOLVABLE = (np.linalg.LinAlgError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]  # documented
 
 Batch = TypeVar("Batch")
 Yielded = TypeVar("Yielded", covariant=True)
@@ -157,10 +160,7 @@ class _Stage:
 
 def _check_finite(task: str, *values: Tensor) -> None:
     if not all(bool(value.isfinite().all()) for value in values):
-        raise TrainingError(
-            f"{task}: the numbers are not finite any more; "
-            "lower the learning rate, check the numeric fields or, with learner.kind=ridge, raise learner.ridge"
-        )
+        raise TrainingError(f"{task}: the numbers are not finite any more; {REMEDIES}")
 
 
 def _copy(module: nn.Module) -> dict[str, Tensor]:

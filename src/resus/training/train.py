@@ -7,14 +7,16 @@ from pathlib import Path
 import torch
 
 from resus.arrays import Floats
+from resus.checking import on_one_line
 from resus.config.settings import Config
 from resus.data.log.log import InteractionLog
 from resus.data.split import UserSplit
-from resus.errors import ConfigError
+from resus.errors import ConfigError, TrainingError
 from resus.history import History
 from resus.model.build import build_personalizer
 from resus.model.personalizer import Personalizer
 from resus.progress import Progress, silent
+from resus.training.loop import REMEDIES, UNSOLVABLE
 from resus.training.predictor import cross_fit, open_logits, pretrain
 from resus.training.recipes import RECIPES
 from resus.training.run import Run, TrainedPredictor
@@ -76,7 +78,10 @@ def train(
     if start is not None:
         start.into(config, model, log.features)
     model.move(run.device)
-    RECIPES[config.learner.recipe](run, model)
+    try:
+        RECIPES[config.learner.recipe](run, model)
+    except UNSOLVABLE as error:
+        raise TrainingError(f"training cannot solve its equations ({on_one_line(error)}); {REMEDIES}") from error
     return Trained(model, run.history, run.split)
 
 

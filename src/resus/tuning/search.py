@@ -24,6 +24,7 @@ from resus.files import locked
 from resus.history import History
 from resus.progress import Progress, silent
 from resus.tracking.watching import Watch
+from resus.training.loop import UNSOLVABLE
 from resus.tuning.outcome import SETTINGS, write_outcome
 from resus.tuning.storage import REASON, finished_trials, open_study
 from resus.tuning.suggestions import Suggestions
@@ -36,13 +37,7 @@ TRIALS = "trials"  # folder of the trial that is running
 STEPS_OF_A_STAGE = 10_000
 JUDGED = {"predictor": 0, "residuals": 1, "factors": 1}  # stages by which a bad trial shows early
 
-FAILURES = (
-    TrainingError,
-    MemoryError,
-    np.linalg.LinAlgError,
-    torch.linalg.LinAlgError,  # type: ignore[attr-defined]  # documented
-    torch.OutOfMemoryError,
-)
+FAILURES = (TrainingError, MemoryError, torch.OutOfMemoryError, *UNSOLVABLE)
 
 Tell = Callable[["optuna.trial.FrozenTrial"], None]
 Track = Callable[[int, Config, Path], AbstractContextManager[Watch | None]]

@@ -55,6 +55,12 @@ def test_a_label_column_keeps_the_rating_away_from_the_model(folder: Path, tmp_p
     assert "rating" not in {field.name for field in log.features.fields}
 
 
+def test_a_column_of_the_interactions_stays_if_another_file_has_one_of_its_name(folder: Path, tmp_path: Path) -> None:
+    (folder / "shop.item").write_text("item_id:token\trating:float\ttimestamp:float\ni1\t1\t9\ni2\t1\t8\n")
+    log = prepare_log(str(folder), tmp_path / "log", options=PrepareOptions(label_threshold=4))
+    assert log.labels.tolist() == [0, 1, 0, 1]
+
+
 def test_what_is_wrong_with_the_files(folder: Path, tmp_path: Path) -> None:
     (folder / "shop.inter").write_text(INTER.replace("timestamp:float", "timestamp") + "u2\t\t4\t11\nu2\ti1\n")
     (folder / "shop.user").write_text(USER + "u2\t1\tx\n")

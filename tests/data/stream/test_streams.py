@@ -91,3 +91,38 @@ def test_large_parts_are_streamed_and_judged_as_small_ones(
         refusals.append(str(examine(tmp_path / "parts", schema).problems[0]))
     assert "the same user, item and time as in row" in refusals[0]
     assert refusals[0] == refusals[1]
+
+
+@pytest.mark.parametrize("dates_first", [True, False])
+def test_parts_whose_times_are_numbers_and_dates_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dates_first: bool
+) -> None:
+    numbers = FRAME.with_columns(at=pl.col("at").cast(pl.String) if not dates_first else pl.col("at"))
+    days = FRAME.with_columns(at=pl.date(2024, 1, 1 + pl.col("at")))
+    days = days.with_columns(pl.col("at").cast(pl.String)) if dates_first else days
+    parts = (days, numbers) if dates_first else (numbers, days)
+    (tmp_path / "parts").mkdir()
+    for number, part in enumerate(parts):
+        part.write_parquet(tmp_path / "parts" / f"{number}.parquet")
+    kinds = "a number where earlier rows have dates" if dates_first else "a date where earlier rows have numbers"
+    for limit in (1 << 30, 0):
+        monkeypatch.setattr(sources, "STREAMED_BYTES", limit)
+        (problem, *_) = examine(tmp_path / "parts", resus.TableSchema.model_validate(SCHEMA)).problems
+        assert str(problem).startswith(f"{tmp_path}/parts/1.parquet, row 1, column 'at': ")
+        assert f"is {kinds}" in str(problem)
+
+
+def test_a_column_that_a_side_table_has_too_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a model would learn from one of them, and `predict` would read the other."""
+    clash = FRAME.with_columns(kind=pl.lit("x"))
+    said = "column 'kind': the events and the table of items both have this column; rename one of them, or move"
+    for table in (clash, clash.lazy()):
+        with pytest.raises(DataError, match=said):
+            resus.prepare(table, tmp_path / "log", schema=SCHEMA, duplicates="keep")
+    clash.write_csv(tmp_path / "events.csv")
+    clash.write_parquet(tmp_path / "events.parquet")
+    for limit in (1 << 30, 0):
+        monkeypatch.setattr(sources, "STREAMED_BYTES", limit)
+        for name in ("events.csv", "events.parquet"):
+            with pytest.raises(DataError, match=said):
+                resus.prepare(tmp_path / name, tmp_path / "log", schema=SCHEMA, duplicates="keep")

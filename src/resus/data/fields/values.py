@@ -143,6 +143,8 @@ def as_times(column: pl.Series, *, dates: bool | None = None) -> pl.Series:
 
     Texts are what the first of them is, or what `dates` says if the column is part of a longer one; others become null.
     """
+    if column.dtype != pl.String and dates is not None and column.dtype.is_temporal() != dates:
+        return pl.repeat(None, len(column), dtype=pl.Datetime("us") if dates else pl.Int64, eager=True)
     if column.dtype.is_float():
         return column.fill_nan(None)
     if column.dtype == pl.Date or isinstance(column.dtype, pl.Datetime):

@@ -78,6 +78,17 @@ def find_parts(path: Path) -> list[Path] | Problem:
     return parts
 
 
+def files_at(path: Path) -> list[Path]:
+    """The files that a path names; the path itself if there are none."""
+    parts = find_parts(path)
+    return [path] if isinstance(parts, Problem) else parts
+
+
+def is_one_parquet(path: Path) -> bool:
+    """Whether a path names one Parquet file, and neither a folder nor a pattern that ends like one."""
+    return path.suffix.lower() in PARQUET_SUFFIXES and files_at(path) == [path] and not path.is_dir()
+
+
 def _no_match(path: Path) -> Problem:
     return Problem(str(path), None, None, "no file matches the pattern", "check the folder and the pattern")
 

@@ -14,7 +14,7 @@ from resus.data.fields.values import as_text, is_missing
 from resus.data.log.manifest import SideCounts
 from resus.data.problems import Finder, Place, Problem
 from resus.data.readers.delimited import FileRows
-from resus.data.readers.files import find_parts, read_parts
+from resus.data.readers.files import files_at, find_parts, read_parts
 from resus.data.readers.frames import as_frame
 from resus.data.schema import FieldSchema, SideTable, TableSchema
 
@@ -68,11 +68,8 @@ class SideRows:
 
 def side_files(schema: TableSchema) -> list[Path]:
     """All files of the side tables of a schema; a table that is missing is named all the same."""
-    files: list[Path] = []
-    for side in schema.sides.values():
-        parts = find_parts(Path(side.path)) if side.path and side.frame is None else []
-        files += [Path(str(side.path))] if isinstance(parts, Problem) else parts
-    return files
+    paths = [Path(side.path) for side in schema.sides.values() if side.path and side.frame is None]
+    return [file for path in paths for file in files_at(path)]
 
 
 def read_sides(schema: TableSchema, present: Collection[str] | None = None) -> tuple[list[SideRows], list[Problem]]:
@@ -184,12 +181,13 @@ class SideMatch:
         self._used[rows[rows != NO_ROW]] = True
         absent: Booleans = rows == NO_ROW
         self._events += len(rows)
-        self._without += int(absent.sum())
         if absent.any():
             named = values.filter(pl.Series(absent)) if owners is None else values.gather(owners.filter(absent))
             texts = as_text(named)
-            if self.first is None and texts[0] is not None:
-                self.first = (*place(int(absent.argmax())), str(texts[0]))
+            known = texts.is_not_null().arg_true()  # an event that names nobody misses no row
+            self._without += len(known)
+            if self.first is None and len(known):
+                self.first = (*place(int(absent.nonzero()[0][known[0]])), str(texts[known[0]]))
             self._absent |= dict.fromkeys(texts.drop_nulls().unique().to_list())
 
     def problems(self) -> list[Problem]:
@@ -239,7 +237,7 @@ def join_sides(
             continue  # the events have a problem of their own
         rows, match = side.rows_of(events[side.column]), SideMatch(side)
         match.add(events[side.column], None, rows, place)
-        events = events.drop(side.frame.columns, strict=False).with_columns(side.fields_of(rows))
+        events = events.with_columns(side.fields_of(rows))
         problems += match.problems()
         counts[side.role] = match.counts
     return events, problems, counts
@@ -248,7 +246,7 @@ def join_sides(
 def attach(
     events: pl.DataFrame, rows: FileRows, key: str, problems: list[Problem], *, unlisted: str | None = None
 ) -> pl.DataFrame:
-    """Join all columns of a published file by `key`. A key that is listed twice is a problem.
+    """Join the columns of a published file that the events lack by `key`. A key that is listed twice is a problem.
 
     If `unlisted` is given, the word for the events, a key that is not listed is a problem, too.
     """
@@ -256,7 +254,7 @@ def attach(
     finder, keys = Finder(rows.where, rows.place), as_text(rows.frame[key])
     problems += finder.problems(key, [_repeated_keys(keys, finder, key)])
     first = keys.is_first_distinct()
-    others = rows.frame.filter(first).drop(key)
+    others = rows.frame.filter(first).drop(name for name in rows.frame.columns if name in events.columns)
     side = SideRows(
         "items", key, key, rows.where, keys.filter(first), {}, others, unlisted=unlisted, may_match_nothing=True
     )

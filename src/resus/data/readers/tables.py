@@ -11,12 +11,13 @@ import yaml
 
 from resus.data.log.manifest import ScoreFacts, SideCounts
 from resus.data.options import BuildOptions, PrepareOptions
-from resus.data.problems import Place, Problem, find_problems, refuse
+from resus.data.problems import Place, Problem, clashing_columns, find_problems, refuse
 from resus.data.readers.delimited import FileRows
 from resus.data.readers.files import (
     PARQUET_SUFFIXES,
     TAB_SUFFIXES,
     every_column,
+    files_at,
     find_parts,
     read_parts,
     table_name,
@@ -97,7 +98,7 @@ def read_table(
     def choose(present: Collection[str], where: str) -> list[str] | None:
         if schema is None:
             return None
-        columns = [name for name in schema.event_columns if name in present]
+        columns = [name for name in schema.columns if name in present]
         if writer is not None:
             joined = [*present, *schema.of_user, *schema.of_item]
             columns += [name for name in writer.columns_to_learn_from(schema, joined, where) if name in present]
@@ -129,6 +130,7 @@ def joined_table(
     sides, problems = read_sides(schema, None if read.frame is None else read.frame.columns)
     frame, counts = read.frame, dict[str, SideCounts]()
     if frame is not None:
+        problems += clashing_columns(frame.columns, schema, read.where)
         frame, unmatched, counts = join_sides(frame, sides, read.place)
         problems += unmatched
     return RawTable(
@@ -203,11 +205,12 @@ def check_ending(path: Path) -> None:
         raise ConfigError(f"{path} ends in none of {', '.join(known)}: choose one of these endings")
 
 
-def check_out(out: Path, *tables: Path) -> None:
-    """Refuse to write to a folder, or over one of the tables that are read."""
+def check_out(out: Path, *tables: Path | None) -> None:
+    """Refuse to write to a folder, or over a file of the tables that are read."""
     if out.is_dir():
         raise ConfigError(f"{out} is a folder: name a file for the scores")
-    if out.exists() and any(table.exists() and out.samefile(table) for table in tables):
+    files = [file for table in tables if table is not None for file in files_at(table)]
+    if out.exists() and any(file.exists() and out.samefile(file) for file in files):
         raise ConfigError(f"{out} is also an input table: name another file for the scores")
 
 

@@ -120,7 +120,7 @@ def _parquet(part: Path, schema: TableSchema, findings: Findings, block_bytes: i
     try:
         with pq.ParquetFile(part, buffer_size=READ_BYTES) as file:
             present, rows, done = file.schema_arrow.names, max(file.metadata.num_rows, 1), 0
-            columns = [name for name in schema.event_columns if name in present] or present
+            columns = [name for name in schema.columns if name in present] or present
             size = max(1, min(BLOCK_ROWS, block_bytes // (8 * len(columns))))
             yield Block(where, as_frame(file.schema_arrow.empty_table().select(columns)), None)
             for batch in file.iter_batches(size, columns=columns):

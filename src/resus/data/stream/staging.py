@@ -10,7 +10,16 @@ import polars as pl
 
 from resus.arrays import Floats, Ids
 from resus.data.fields.values import LIST_SEPARATOR, as_numbers, as_text, as_times, joined_lists
-from resus.data.problems import Findings, Place, bad_rows, missing_columns, nested_columns, same_label, usable_labels
+from resus.data.problems import (
+    Findings,
+    Place,
+    bad_rows,
+    clashing_columns,
+    missing_columns,
+    nested_columns,
+    same_label,
+    usable_labels,
+)
 from resus.data.stream.blocks import Block, Events, Places
 from resus.progress import Progress
 
@@ -145,6 +154,7 @@ def _usable(frame: pl.DataFrame, events: Events, findings: Findings) -> set[str]
     """The columns that can be used; what is wrong with the others is a finding."""
     wrong = missing_columns(frame, events.schema, events.where)
     wrong += nested_columns(frame, events.schema, events.where)
+    wrong += clashing_columns(frame.columns, events.schema, events.where)
     for problem in wrong:
         findings.add(problem, *problem.parts, noun=None)
     return set(events.schema.event_columns) - {str(problem.column) for problem in wrong}
