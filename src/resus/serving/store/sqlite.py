@@ -82,7 +82,7 @@ class SqliteStore:
             with storage_errors(path):
                 self._proof = Proof(self._path)
             closed_last.callback(self._proof.close)
-            self._prove_at = 0.0
+            self._prove_at, self._alarms = 0.0, 0
             self._doubted: tuple[str, ...] | None = None  # users of the last proof, if it failed
             self._refused: frozenset[str] = frozenset()  # users of a write that found damage, until one finds none
             self._least_bytes = 0
@@ -186,20 +186,27 @@ class SqliteStore:
         with self._proving:
             if self._is_proved():  # another thread has just done it
                 return
-            read = self._doubted or tuple(itertools.islice(users, PROVED_USERS))
+            alarms, read = self._alarms, self._doubted or tuple(itertools.islice(users, PROVED_USERS))
             try:
                 with self._in_one_sentence():
-                    self._proof.check_log()
-                    with contextlib.closing(self._connection()) as connection:
-                        connection.execute("BEGIN")
-                        slots = Slots(connection, capacity=self._capacity)
-                        gone = [user for user in read if not slots.read(user).version]
-                    if any(self._group.run(lambda: [self._write_slots.version(user) for user in gone])):
-                        raise DamagedError("a user is gone")
+                    self._proof.check_log(whole=self._doubted is not None)
+                    self._read_back(read)
             except BaseException:
                 self._doubted = read
                 raise
-            self._doubted, self._prove_at = None, time.monotonic() + PROOF_SECONDS
+            if self._alarms == alarms:  # else it may have looked before the damage
+                self._doubted, self._prove_at = None, time.monotonic() + PROOF_SECONDS
+
+    def _read_back(self, users: Sequence[str]) -> None:
+        """Raise DamagedError if users cannot be read without what SQLite has in memory."""
+        with contextlib.closing(self._connection()) as connection:
+            connection.execute("BEGIN")
+            slots = Slots(connection, capacity=self._capacity)
+            gone = [user for user in users if not slots.read(user).version]
+        if gone:  # deleted meanwhile, and maybe added again since, with a later version
+            versions = self._group.run(lambda: [self._write_slots.version(user) for user in gone])
+            if any(0 < version <= slots.latest.version for version in versions):
+                raise DamagedError("a user is gone")
 
     def _is_proved(self) -> bool:
         return self._doubted is None and time.monotonic() < self._prove_at
@@ -301,8 +308,8 @@ class SqliteStore:
         for file, opened in itertools.islice(self._files.items(), first):
             if _identity(file) != opened:
                 raise self._error(GONE)
-        size = _size(self._path)
-        if size < least:
+        size = self._proof.size()
+        if size < least and self._proof.is_cut():
             raise self._error(CUT)
         self._least_bytes = size
         self._proof.check_heads()
@@ -311,10 +318,11 @@ class SqliteStore:
         """Compare the log now, and read back what is written next, if another program wrote to the files. In a
         transaction, so that no other worker writes meanwhile."""
         if self._proof.was_touched():
+            self._alarms += 1
             self._prove_at = 0.0
             try:
                 with self._in_one_sentence():
-                    self._proof.check_log()
+                    self._proof.check_log(whole=True)
             except StorageError:
                 self._doubted = self._doubted or ()
                 raise
@@ -327,6 +335,8 @@ class SqliteStore:
             raise self._error(REASONS.get(_code(error), OTHER_REASON), error) from error
         except DamagedError as error:
             raise self._error(DAMAGED, error) from error
+        except OSError as error:
+            raise self._error(OTHER_REASON, error) from error
 
     def _error(self, reason: str, error: Exception | None = None) -> StorageError:
         what = f"{error}; {reason}" if error else reason
@@ -373,13 +383,6 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _is_damage(error: BaseException | None) -> bool:
