@@ -25,7 +25,7 @@ from resus.serving.live.users import LiveUsers, text_of_features
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest
 from resus.serving.shelf import Shelf
-from resus.serving.store import Event, EventStore, open_store
+from resus.serving.store import Added, Event, EventStore, open_store
 
 BESIDE_THE_FIT = ("choice of items", "same context", "number of events")
 CAPACITY = 6
@@ -293,6 +293,15 @@ def test_a_live_user_follows_events_of_this_process_without_reading_the_others(
         followed = engine.predict(asked(user="u"))
     assert_same(followed, Engine(loaded, engine.store, capacity=CAPACITY).predict(asked(user="u")))
     assert followed.support == CAPACITY
+
+
+def test_the_first_event_of_a_user_is_not_followed_as_its_profile_is_not_known(engine: Engine) -> None:
+    """Redis says that it leads from version 0, while another thread may be about to read the user."""
+    engine.observe([posted(1)])
+    kept, stored = engine.live_users._cached("u"), engine.store.read("u")
+    added = Added("added", before=0, after=stored.version)
+    engine.live_users.follow("u", stored.events[0], None, added, read_by=engine.loaded)
+    assert not kept.come
 
 
 def test_events_tell_what_the_model_does_not_know(engine: Engine) -> None:

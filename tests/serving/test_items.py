@@ -20,7 +20,7 @@ from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
 from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.loaded import LoadedModel
-from resus.serving.messages import PredictRequest, RecommendRequest
+from resus.serving.messages import PostedEvent, PredictRequest, RecommendRequest
 from resus.serving.store import open_store
 
 CONTEXT: dict[str, Any] = {"tags": ["evening", "desktop"]}
@@ -80,6 +80,22 @@ def test_a_changed_item_is_scored_by_its_new_fields(engine: Engine, items: InPro
     ranked = engine.recommend(RecommendRequest(context=CONTEXT, top=100)).answers
     every = engine.predict(PredictRequest(items=[one.item for one in ranked], context=CONTEXT)).answers
     assert [one.probability for one in ranked] == pytest.approx([one.probability for one in every], abs=1e-6)
+
+
+def test_a_changed_item_counts_in_the_events_of_live_users(engine: Engine, folder: Path) -> None:
+    asked = PredictRequest(user="u", items=["1", "2", "3"], context=CONTEXT)
+    category = engine.loaded.features.fields[1].values[0]
+    engine.observe([PostedEvent.model_validate(event(number, item=number, label=number % 2)) for number in (1, 2)])
+    before = engine.predict(asked)
+    engine.change_item(ItemChange(item="2", fields={"price": 28.5, "category": category}))
+    after = engine.predict(asked)
+    fresh = engine_of(folder)
+    expected = fresh.predict(asked)
+    assert [one.residual for one in after.answers] == pytest.approx(
+        [one.residual for one in expected.answers], abs=1e-6
+    )
+    assert [one.residual for one in after.answers] != pytest.approx([one.residual for one in before.answers], abs=1e-6)
+    fresh.store.close()
 
 
 def test_a_new_item_is_an_unknown_one_with_known_fields(engine: Engine, items: InProcess) -> None:

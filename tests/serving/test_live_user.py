@@ -44,6 +44,7 @@ LEARNERS: dict[str, dict[str, Any]] = {
     "plus": {"learner.kind": "plus", "encoder.embedding_dim": 3},
     "plus, many events": {"learner.kind": "plus", "encoder.embedding_dim": 1},
     "plus, iterative": {"learner.kind": "plus", "encoder.embedding_dim": 2},
+    "plus, one step": {"learner.kind": "plus", "encoder.embedding_dim": 2, "learner.steps": 1},
     "plus, few parts": {"learner.kind": "plus", "learner.taste": False, "learner.context": False},
     "ridge, more events than numbers": {"learner.kind": "ridge", "encoder.kind": "lr", "encoder.embedding_dim": 1},
     "ridge in torch": {"learner.kind": "ridge"},
@@ -153,7 +154,7 @@ class Remembered:
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["observe", "observe", "observe", "forget"]),
+        st.sampled_from(["observe", "observe", "observe", "forget", "ask"]),
         st.integers(0, 14),
         st.sampled_from([0.0, 1.0]),
         st.integers(0, 5),
@@ -171,6 +172,8 @@ def test_online_equals_offline(name: str, steps: list[tuple[str, int, float, int
         if verb == "observe":
             user.observe(f"e{number}", row(number), label, float(time))
             truth.observe(number, label, time)
+        elif verb == "ask":
+            user.score(row(number), deviation=False)  # the next fit starts from this one
         else:
             user.forget(f"e{number}")
             truth.forget(number)

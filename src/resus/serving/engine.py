@@ -97,17 +97,19 @@ class Engine:
             catalogue, changed = self.loaded.catalogue.updated(self.loaded.features, changes)
             if self.shelf is not None:
                 self.shelf = self.shelf.updated(catalogue, changed)
-            self.loaded = self.live_users.loaded = replace(self.loaded, catalogue=catalogue)
+            self.loaded = replace(self.loaded, catalogue=catalogue)
+            self.live_users.change_items(self.loaded, changed.tolist())
 
     def observe(self, events: Sequence[PostedEvent]) -> EventsAnswer:
         """Store all events of a batch, or none; they are durable when this returns."""
         check_times([event.time for event in events])
         self._refresh()
         batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
+        loaded = self.loaded
         rows, are_whole = self._read_events(batch)
         added = add_traced(self.store, batch)
         for place, ((user, event), one) in enumerate(zip(batch, added, strict=True)):
-            self.live_users.follow(user, event, rows.one(place) if are_whole else None, one)
+            self.live_users.follow(user, event, rows.one(place) if are_whole else None, one, read_by=loaded)
         noticed = Noticed()
         stored = [event.features for _, event in batch]
         noticed.add(self.loaded.features.count_unknown_values(stored, *rows), len(stored))

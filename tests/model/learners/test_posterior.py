@@ -16,6 +16,9 @@ from resus.arrays import Doubles
 from resus.model.learners.base import Posterior
 from resus.model.learners.plus import fit as fitting
 from resus.model.learners.plus.fit import fit
+from resus.model.learners.plus.in_numpy.fit import Said
+from resus.model.learners.plus.in_numpy.fit import fit as fit_in_numpy
+from resus.model.learners.plus.in_numpy.systems import Dense
 from resus.model.learners.plus.learner import PlusLearner
 from resus.model.learners.plus.numbers import LONG
 
@@ -251,3 +254,21 @@ def test_unknown_items_do_not_match_but_leave_each_other_out() -> None:
 def test_the_surest_basis_does_no_harm() -> None:
     users = drawn([6], seed=14, spread=400.0)
     assert bool(users.answers(built()).isfinite().all())
+
+
+@settings(max_examples=60, deadline=None)
+@given(events=st.integers(2, 8), width=st.floats(-2, 3), certain=st.floats(0, 12), seed=st.integers(0, 2**16))
+def test_the_service_reaches_the_same_fit_from_any_start(events: int, width: float, certain: float, seed: int) -> None:
+    """Also if the prior is wide, Ψ is certain and wrong, and the start fits the opposite labels."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(events, 4))
+    system = Dense(10.0**width * rows @ rows.T)
+    labels = random.integers(0, 2, events).astype(np.float64)
+    said = Said(labels, certain * random.normal(size=events), np.ones(events))
+    wrong = fit_in_numpy(replace(said, labels=1 - labels), system, np.zeros(events), 200)
+    near = wrong * (np.arange(events) > 0)  # without the first event
+    reached = [system.times(fit_in_numpy(said, system, start, 200)) for start in (np.zeros(events), wrong, near)]
+    np.testing.assert_allclose(reached[1], reached[0], atol=1e-4)
+    np.testing.assert_allclose(reached[2], reached[0], atol=1e-4)
+    slope = labels - expit(said.basis + reached[0])  # at the mode α = y − σ
+    np.testing.assert_allclose(system.times(slope), reached[0], atol=1e-3 * (1 + 10.0**width))

@@ -4,7 +4,7 @@ import bisect
 import contextlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,6 +41,7 @@ class _Cached:
     profile: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
     come: dict[int, _Come] = field(default_factory=dict)  # by the version before it
+    changes: int = 0  # of items, as of which its events are encoded
     accounted: int = 0
     text_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -81,6 +82,8 @@ class LiveUsers:
         self._cache: OrderedDict[str, _Cached] = OrderedDict()  # least recently used first
         self._cache_lock = threading.Lock()
         self.nbytes = 0  # of all users that are kept
+        self._changes = 0  # of items
+        self._last_change: dict[int, int] = {}  # of an item, by its place in the catalogue
 
     def __contains__(self, user: str) -> bool:
         return user in self._cache
@@ -99,8 +102,12 @@ class LiveUsers:
         cached = self._cached(user)
         try:
             with cached.lock:
+                changes = self._changes  # before anything is encoded
                 if cached.version != version:
                     self._catch_up(cached, user, version)
+                if cached.changes != changes:
+                    self._encode_changed(cached)
+                    cached.changes = changes
                 answer, events = question(cached.live, cached.profile), tuple(cached.events)
                 self._account(user, cached)
         finally:
@@ -108,17 +115,24 @@ class LiveUsers:
                 self.drop(user)  # it could not be read, or was deleted since we asked for the version
         return events, answer
 
-    def follow(self, user: str, event: Event, rows: Rows | None, added: Added) -> None:
-        """Remember an event that this process stored, if the user is live."""
-        if added.before == added.after:
-            return
+    def follow(self, user: str, event: Event, rows: Rows | None, added: Added, *, read_by: LoadedModel) -> None:
+        """Remember an event that this process stored, if the user is live. `read_by` is what made its row."""
+        if not added.before:
+            return  # nothing is known of the user before it, not even the profile
         with self._cache_lock:
             cached = self._cache.get(user)
             if cached is None:
                 return
             if len(cached.come) >= FEW_COME:
                 cached.come.clear()  # a fresh start is cheaper
-            cached.come[added.before] = _Come(event, rows, added.after)
+            cached.come[added.before] = _Come(event, rows if read_by is self.loaded else None, added.after)
+
+    def change_items(self, loaded: LoadedModel, changed: Iterable[int]) -> None:
+        """Go on with other items, of which those at these places are new or have other fields."""
+        with self._cache_lock:
+            self.loaded = loaded
+            self._last_change |= dict.fromkeys(changed, self._changes + 1)
+            self._changes += 1
 
     def drop(self, user: str) -> None:
         """Keep nothing of the user in memory."""
@@ -132,7 +146,7 @@ class LiveUsers:
         with self._cache_lock:
             cached = self._cache.get(user)
             if cached is None:
-                cached = self._cache[user] = _Cached(self.loaded.live_user(self._capacity))
+                cached = self._cache[user] = _Cached(self.loaded.live_user(self._capacity), changes=self._changes)
             self._cache.move_to_end(user)
             return cached
 
@@ -161,6 +175,15 @@ class LiveUsers:
                         cached.come = {before: late for before, late in cached.come.items() if before >= cached.version}
                     return
                 self._take_in(cached, come)
+
+    def _encode_changed(self, cached: _Cached) -> None:
+        """Encode the events anew if the item of one of them has changed since."""
+        catalogue, item = self.loaded.catalogue, self.loaded.item
+        assert catalogue is not None
+        places = [catalogue.place_of(event.features.get(item)) for event in cached.events]
+        if any(self._last_change.get(place, 0) > cached.changes for place in places):
+            with self._afresh_if_it_fails(cached):
+                cached.live = self.loaded.live_user(self._capacity, cached.events, cached.profile)
 
     def _take_in(self, cached: _Cached, come: _Come) -> None:
         """One event on top of those that are known."""

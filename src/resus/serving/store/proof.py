@@ -1,13 +1,16 @@
 """Whether what SQLite has written can be read again. Its page cache would hide damage until the next start.
 
 The head of the file and the head of its write-ahead log are compared at each call, which costs microseconds. The
-checksums of the whole log are compared from time to time, and when another program wrote to a file. SQLite itself
+checksums of the log are compared from time to time, and when another program wrote to a file. SQLite itself
 compares them only after a crash, and then drops all that comes after the first wrong one.
 
 See https://www.sqlite.org/fileformat2.html#the_write_ahead_log and https://www.sqlite.org/walformat.html.
 """
 
+import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -20,37 +23,37 @@ from resus.serving.store.slots import PAGE, DamagedError
 HEAD_BYTES = 24  # of the file; those that no transaction changes
 LOG_HEAD_BYTES = 32
 FRAME_HEAD_BYTES = 24
+FRAME_BYTES = FRAME_HEAD_BYTES + PAGE
 INDEX_HEAD_BYTES = 48  # of the log's index, twice in a row
 MAGIC = (0x377F0682, 0x377F0683)  # of a log whose checksums are those of little-endian and of big-endian words
 FRAMES = 1024  # of the log at a time
+NEWEST = 4096  # frames, more than a log has unless a reader lets it grow
 TRIES = 5  # another process may start the log anew while it is read
 
 
 class _Index(NamedTuple):
-    """The head of the log's index: how many pages of the log count, and the log's salt."""
+    """The head of the log's index: how many pages of the log count, how many the whole file has, and the log's salt."""
 
     frames: int
+    pages: int
     salt: bytes
 
 
 class Proof:
-    """Looks at the files of one store without SQLite.
-
-    Its files stay open: to close one would drop the locks of SQLite on it, which belong to the whole process.
-    """
+    """Looks at the files of one store without SQLite."""
 
     def __init__(self, path: Path) -> None:
-        names = [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
-        self._handles = [os.open(name, os.O_RDONLY | os.O_CLOEXEC) for name in names]
-        self._file, self._log, self._index = self._handles
+        with contextlib.ExitStack() as opened:
+            names = [path.with_name(path.name + end) for end in ("", "-wal", "-shm")]
+            self._file, self._log, self._index = (opened.enter_context(_handle(name)) for name in names)
+            self._opened = opened.pop_all()
         self._head = os.pread(self._file, HEAD_BYTES, 0)
         self._log_head = b""  # the last one that was found right
         self._looks = self._look()
 
     def close(self) -> None:
         """After the last connection of this process is closed."""
-        for handle in self._handles:
-            os.close(handle)
+        self._opened.close()
 
     def check_heads(self) -> None:
         """Raise DamagedError if the file or its log begin with other bytes than SQLite wrote."""
@@ -75,16 +78,35 @@ class Proof:
         self._looks = now, its_index
         return times != now and index == its_index
 
-    def check_log(self) -> None:
-        """Raise DamagedError unless each page of the log follows from the one before it."""
+    def check_log(self, *, whole: bool) -> None:
+        """Raise DamagedError unless each page of the log follows from the one before it. Of a long log, only the
+        newest pages are compared, unless it is to be compared as a whole."""
         for _ in range(TRIES):
             index = self._index_head()
             if index is None:
                 continue
-            if self._is_whole(index):
+            if self._follows(index, 0 if whole else max(0, index.frames - NEWEST)):
                 return
             if self._index_head() == index:
                 raise DamagedError("its log does not match its checksums")
+
+    def size(self) -> int:
+        """Of the file, in bytes."""
+        return os.fstat(self._file).st_size
+
+    def is_cut(self) -> bool:
+        """Whether the file ends before a page that is not in the log either. A file may shrink by a VACUUM."""
+        for _ in range(TRIES):
+            index = self._index_head()
+            if index is None:
+                continue
+            end = self.size() // PAGE
+            heads = [frames[:, :4].copy() for frames in self._frames(index, 0)]
+            logged = {int(page) for some in heads for page in some.view(">u4").ravel()}
+            after = self._index_head()
+            if after is not None and after.salt == index.salt:  # the log was not started anew meanwhile
+                return not index.pages or not logged.issuperset(range(end + 1, index.pages + 1))
+        return True
 
     def _look(self) -> tuple[tuple[int, int], bytes]:
         """When the file and its log were written, and what their index says."""
@@ -95,25 +117,65 @@ class Proof:
         """None while another process writes it."""
         both = os.pread(self._index, 2 * INDEX_HEAD_BYTES, 0)
         first, second = both[:INDEX_HEAD_BYTES], both[INDEX_HEAD_BYTES:]
-        return _Index(int(np.frombuffer(first, np.uint32)[4]), first[32:40]) if first == second else None
+        if first != second:
+            return None
+        frames, pages = np.frombuffer(first, np.uint32)[4:6].tolist()
+        return _Index(frames, pages, first[32:40])
 
-    def _is_whole(self, index: _Index) -> bool:
+    def _follows(self, index: _Index, first: int) -> bool:
+        """Whether the pages of the log from the `first` one on have the right checksums."""
         head = os.pread(self._log, LOG_HEAD_BYTES, 0)
         if not index.frames:
             return True
         if not _is_log_head(head) or head[16:24] != index.salt:
             return False
-        before, size = head[24:32], FRAME_HEAD_BYTES + PAGE
-        for first in range(0, index.frames, FRAMES):
-            count = min(FRAMES, index.frames - first)
-            content = os.pread(self._log, count * size, LOG_HEAD_BYTES + first * size)
-            if len(content) < count * size:
-                return False
-            frames = np.frombuffer(content, np.uint8).reshape(count, size)
-            if not _follow(frames, before, head):
+        before = os.pread(self._log, 8, _place(first - 1) + 16) if first else head[24:32]
+        for frames in self._frames(index, first):
+            if not len(frames) or not _follow(frames, before, head):
                 return False
             before = frames[-1, 16:24].tobytes()
         return True
+
+    def _frames(self, index: _Index, first: int) -> Iterator[Array]:
+        """The pages of the log with their heads, `[N, bytes]`, from the `first` one on; none if the log ends early."""
+        for start in range(first, index.frames, FRAMES):
+            count = min(FRAMES, index.frames - start)
+            content = os.pread(self._log, count * FRAME_BYTES, _place(start))
+            count = count if len(content) == count * FRAME_BYTES else 0
+            yield np.frombuffer(content, np.uint8, count * FRAME_BYTES).reshape(count, FRAME_BYTES)
+
+
+_handles: dict[tuple[int, int], tuple[int, int]] = {}  # by device and inode: an open file, and how many proofs use it
+_opening = threading.Lock()
+
+
+@contextlib.contextmanager
+def _handle(path: Path) -> Iterator[int]:
+    """A file to read, open as long as any proof of this process uses it: to close it would drop the locks of SQLite,
+    which belong to the whole process."""
+    with _opening:
+        handle, uses = _handles.get(_identity(path.stat()), (-1, 0))
+        if not uses:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        key = _identity(os.fstat(handle))
+        _handles[key] = handle, uses + 1
+    try:
+        yield handle
+    finally:
+        with _opening:
+            _, uses = _handles.pop(key)
+            if uses > 1:
+                _handles[key] = handle, uses - 1
+            else:
+                os.close(handle)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _place(frame: int) -> int:
+    return LOG_HEAD_BYTES + frame * FRAME_BYTES
 
 
 def _is_log_head(head: bytes) -> bool:

@@ -17,6 +17,7 @@ from resus.files import locked, storage_errors
 from resus.serving.store.group_commit import Call, GroupCommit
 from resus.serving.store.proof import Proof
 from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.reserve import Reserve
 from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
@@ -24,8 +25,6 @@ WIPE_SECONDS = 2  # for other processes to let a wipe start
 CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
 PROOF_SECONDS = 0.5  # between two times at which events are read back from the disk before they are acknowledged
 PROVED_USERS = 4  # whose events are read back
-RESERVE_BYTES = 4 << 20  # of disk that only deletions use, or an eighth of what is free
-TRIES = 3  # of a deletion on a full disk: another one may reserve the disk in between
 LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
@@ -65,7 +64,7 @@ class SqliteStore:
         self._capacity = capacity
         self._reading, self._proving = threading.Lock(), threading.Lock()
         self._written_at = 0.0
-        self._reserve_bytes = 0
+        self._reserve = Reserve(self._path)
         if self._path.exists() and not self._path.is_file():
             raise StorageError(f"{path} is not a regular file: choose another place for the store")
         lock = self._path.with_name(f".{self._path.name}.lock")
@@ -83,14 +82,14 @@ class SqliteStore:
             with storage_errors(path):
                 self._proof = Proof(self._path)
             closed_last.callback(self._proof.close)
-            self._prove_at = 0.0
+            self._prove_at, self._alarms = 0.0, 0
             self._doubted: tuple[str, ...] | None = None  # users of the last proof, if it failed
             self._refused: frozenset[str] = frozenset()  # users of a write that found damage, until one finds none
             self._least_bytes = 0
             self._group: GroupCommit[Callable[[], Any]] = GroupCommit(
                 self._commit, wait=WAIT_SECONDS, place=str(self._path)
             )
-            self._reserve()
+            self._reserve.fill()
             self._wipe()  # after events were forgotten, or a process was killed during a deletion
             self._opened = opened.pop_all()
 
@@ -113,10 +112,14 @@ class SqliteStore:
             fields = as_json(profile, "the fields of a profile")
             self._write(lambda: self._write_slots.set_profile(user, fields), {user})
         else:
-            self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.set_profile(user, None), {user}))
+            self._reserve.spend(
+                lambda: self._write(lambda: self._write_slots.set_profile(user, None), {user}), _is_out_of_space
+            )
 
     def forget(self, user: str, event_id: str) -> bool:
-        return self._on_reserved_disk(lambda: self._write(lambda: self._write_slots.forget(user, event_id), {user}))
+        return self._reserve.spend(
+            lambda: self._write(lambda: self._write_slots.forget(user, event_id), {user}), _is_out_of_space
+        )
 
     def delete(self, user: str) -> bool:
         known = False
@@ -126,7 +129,7 @@ class SqliteStore:
             known = self._write(lambda: self._write_slots.delete(user), {user}) or known
             self._wipe()
 
-        self._on_reserved_disk(delete)
+        self._reserve.spend(delete, _is_out_of_space)
         return known
 
     def users(self) -> int:
@@ -144,7 +147,7 @@ class SqliteStore:
             raise self._error(UNWRITABLE)
         if self._refused:
             raise self._error(DAMAGED)
-        if self._free_bytes() < LEAST_BYTES:
+        if self._reserve.free_bytes() < LEAST_BYTES:
             raise self._error(FULL)
         if time.monotonic() - self._written_at > CHECK_SECONDS:
             self._write(lambda: self._writer.execute("UPDATE latest SET version = version").rowcount)
@@ -158,8 +161,7 @@ class SqliteStore:
 
         with self._in_one_sentence():
             self._group.alone(close)
-        with contextlib.suppress(OSError):
-            self._reserved.unlink()
+        self._reserve.remove()
 
     def _write(self, work: Callable[[], Returned], users: Collection[str] = ()) -> Returned:
         """What `work` returns, once it is durable and can be read. Nothing is written while there is damage."""
@@ -184,38 +186,30 @@ class SqliteStore:
         with self._proving:
             if self._is_proved():  # another thread has just done it
                 return
-            read = self._doubted or tuple(itertools.islice(users, PROVED_USERS))
+            alarms, read = self._alarms, self._doubted or tuple(itertools.islice(users, PROVED_USERS))
             try:
                 with self._in_one_sentence():
-                    self._proof.check_log()
-                    with contextlib.closing(self._connection()) as connection:
-                        connection.execute("BEGIN")
-                        slots = Slots(connection, capacity=self._capacity)
-                        gone = [user for user in read if not slots.read(user).version]
-                    if any(self._group.run(lambda: [self._write_slots.version(user) for user in gone])):
-                        raise DamagedError("a user is gone")
+                    self._proof.check_log(whole=self._doubted is not None)
+                    self._read_back(read)
             except BaseException:
                 self._doubted = read
                 raise
-            self._doubted, self._prove_at = None, time.monotonic() + PROOF_SECONDS
+            if self._alarms == alarms:  # else it may have looked before the damage
+                self._doubted, self._prove_at = None, time.monotonic() + PROOF_SECONDS
+
+    def _read_back(self, users: Sequence[str]) -> None:
+        """Raise DamagedError if users cannot be read without what SQLite has in memory."""
+        with contextlib.closing(self._connection()) as connection:
+            connection.execute("BEGIN")
+            slots = Slots(connection, capacity=self._capacity)
+            gone = [user for user in users if not slots.read(user).version]
+        if gone:  # deleted meanwhile, and maybe added again since, with a later version
+            versions = self._group.run(lambda: [self._write_slots.version(user) for user in gone])
+            if any(0 < version <= slots.latest.version for version in versions):
+                raise DamagedError("a user is gone")
 
     def _is_proved(self) -> bool:
         return self._doubted is None and time.monotonic() < self._prove_at
-
-    def _on_reserved_disk(self, work: Callable[[], Returned]) -> Returned:
-        """Do work that may use the disk that is reserved. What is free afterwards is reserved first."""
-        try:
-            for _ in range(TRIES):
-                try:
-                    return work()
-                except StorageError as error:
-                    if not _is_out_of_space(error.__cause__):
-                        raise
-                with storage_errors(self._path):
-                    self._reserved.unlink(missing_ok=True)
-            return work()
-        finally:
-            self._reserve()
 
     def _commit(self, group: Sequence[Call[Callable[[], Any]]]) -> None:
         """A call that fails takes nothing of the others back. If the disk refuses the whole, each is tried alone."""
@@ -302,27 +296,6 @@ class SqliteStore:
                 return False
             time.sleep(0.01)
 
-    @property
-    def _reserved(self) -> Path:
-        return self._path.with_name(f".{self._path.name}.reserve")
-
-    def _reserve(self) -> None:
-        """Reserve disk for deletions: an eighth of what is free, or again as much as before, if there is as much."""
-        with contextlib.suppress(OSError):
-            handle = os.open(self._reserved, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                reserved, free = os.fstat(handle).st_size, self._free_bytes()
-                self._reserve_bytes = max(self._reserve_bytes, reserved, min(RESERVE_BYTES, free // 8))
-                wanted = min(self._reserve_bytes, reserved + free)
-                if reserved < wanted:
-                    os.posix_fallocate(handle, 0, wanted)
-            finally:
-                os.close(handle)
-
-    def _free_bytes(self) -> int:
-        space = os.statvfs(self._path.parent)
-        return space.f_bavail * space.f_frsize
-
     def _connection(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         for setting in ("synchronous = FULL", "secure_delete = ON"):
@@ -335,8 +308,8 @@ class SqliteStore:
         for file, opened in itertools.islice(self._files.items(), first):
             if _identity(file) != opened:
                 raise self._error(GONE)
-        size = _size(self._path)
-        if size < least:
+        size = self._proof.size()
+        if size < least and self._proof.is_cut():
             raise self._error(CUT)
         self._least_bytes = size
         self._proof.check_heads()
@@ -345,10 +318,11 @@ class SqliteStore:
         """Compare the log now, and read back what is written next, if another program wrote to the files. In a
         transaction, so that no other worker writes meanwhile."""
         if self._proof.was_touched():
+            self._alarms += 1
             self._prove_at = 0.0
             try:
                 with self._in_one_sentence():
-                    self._proof.check_log()
+                    self._proof.check_log(whole=True)
             except StorageError:
                 self._doubted = self._doubted or ()
                 raise
@@ -361,6 +335,8 @@ class SqliteStore:
             raise self._error(REASONS.get(_code(error), OTHER_REASON), error) from error
         except DamagedError as error:
             raise self._error(DAMAGED, error) from error
+        except OSError as error:
+            raise self._error(OTHER_REASON, error) from error
 
     def _error(self, reason: str, error: Exception | None = None) -> StorageError:
         what = f"{error}; {reason}" if error else reason
@@ -407,13 +383,6 @@ def _identity(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
 
 
 def _is_damage(error: BaseException | None) -> bool:

@@ -23,8 +23,9 @@ def fit(events: Said, system: Dense | Iterative, start: Doubles, steps: int) -> 
     """α `[k]`: see `resus.model.learners.plus.fit`. `start` is the fit to almost the same events, or 0."""
     if not len(start):
         return start
-    dual, added = start, system.times(start)
-    parabolas = 0 if steps > PARABOLAS and start.any() else min(PARABOLAS, steps)  # a near fit needs none
+    dual = start if steps > PARABOLAS else np.zeros_like(start)  # a single step would show where it began
+    added = system.times(dual)
+    parabolas = 0 if dual.any() else min(PARABOLAS, steps)  # a near fit needs none
     for _ in range(parabolas):
         dual, added = _under_parabola(events, system, added)
     height = _height(events, dual, added)
