@@ -22,7 +22,7 @@ from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.engine import Engine
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictRequest, RecommendRequest
-from resus.serving.ranking import best_of
+from resus.serving.ranking import best_of, ranks_of
 from resus.serving.shelf import Shelf
 from resus.serving.store import EventStore, open_store
 
@@ -181,3 +181,53 @@ def test_the_best_are_those_of_a_full_sort(scores: list[int], top: int, data: st
     allowed = data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores)))
     expected = sorted((n for n in range(len(scores)) if allowed[n]), key=lambda n: -scores[n])[:top]
     assert best_of(np.array(scores, dtype=np.float32), np.array(allowed), top).tolist() == expected
+
+
+def test_pages_of_a_ranking_are_one_ranking(engine: Engine) -> None:
+    def ask(**request: Any) -> Any:
+        return engine.recommend(RecommendRequest.model_validate({"user": "u", **request}))
+
+    whole = [one.item for one in ask(top=20).answers]
+    pages = [one.item for offset in range(0, 24, 6) for one in ask(top=6, offset=offset).answers]
+    assert pages == whole
+    assert ask(offset=2**31).answers == []
+
+
+@pytest.mark.parametrize("exclude", [True, False])
+def test_ranks_are_places_in_the_whole_ranking(engine: Engine, exclude: bool) -> None:
+    def ask(**request: Any) -> Any:
+        return engine.recommend(RecommendRequest.model_validate({"user": "u", "exclude_seen": exclude, **request}))
+
+    whole = ask(top=20)
+    alone = sorted(whole.answers, key=lambda one: -one.basis)  # ties stay in the order of the catalogue
+    described = ask(top=20, describe=True).answers
+    assert [one.rank for one in described] == list(range(1, whole.ranked + 1))
+    for one in described:
+        assert alone[one.rank_without_events - 1].basis == one.basis
+    found = ask(search="1", top=20, describe=True)
+    assert found.ranked == whole.ranked
+    assert found.found == len(found.answers) == sum("1" in one.item for one in whole.answers)
+    assert [(one.item, one.rank) for one in found.answers] == [
+        (one.item, one.rank) for one in described if "1" in one.item
+    ]
+
+
+@given(
+    scores=st.lists(st.integers(-2, 2), min_size=1, max_size=12),
+    hidden=st.sets(st.integers(0, 11)),
+)
+def test_ranks_agree_with_the_order_of_the_best(scores: list[int], hidden: set[int]) -> None:
+    values = np.array(scores, dtype=np.float32)
+    allowed = np.array([place not in hidden for place in range(len(scores))])
+    best = best_of(values, allowed, len(scores))
+    assert ranks_of(best, values, allowed) == list(range(1, len(best) + 1))
+
+
+def test_a_described_item_has_the_fields_of_its_events(engine: Engine) -> None:
+    answer = engine.recommend(RecommendRequest.model_validate({"describe": True, "top": 20}))
+    rows = {str(row["item"]): row for row in events().unique("item").iter_rows(named=True)}
+    for one in answer.answers:
+        known = {"category": str(rows[one.item]["category"]), "price": rows[one.item]["price"]}
+        assert one.fields == {name: value for name, value in known.items() if value is not None}
+    with pytest.raises(ValidationError, match="describe takes at most 100 answers: lower top, and go on with offset"):
+        RecommendRequest.model_validate({"describe": True, "top": 101})

@@ -185,14 +185,23 @@ class Catalogue:
 
     def search(self, text: str, limit: int, offset: int = 0) -> list[int]:
         """Positions of the items whose id or title contains the text, most frequent first."""
+        found = [place for place in self.containing(text) if place not in self.removed]
+        return sorted(found, key=lambda place: -self.counts[place])[offset : offset + limit]
+
+    def containing(self, text: str) -> list[int]:
+        """Positions of all items, also removed ones, whose id or title contains the text."""
         wanted = text.casefold()
-        found = [
+        return [
             place
             for place, (item, title) in enumerate(zip(self.items, self.titles, strict=True))
-            if (wanted in item.casefold() or (title is not None and wanted in title.casefold()))
-            and place not in self.removed
+            if wanted in item.casefold() or (title is not None and wanted in title.casefold())
         ]
-        return sorted(found, key=lambda place: -self.counts[place])[offset : offset + limit]
+
+    def describe(self, features: FeatureMap, place: int) -> dict[str, Any]:
+        """The fields of an item but its id, as a table would hold them; those that are unknown are left out."""
+        values = features.decode(self.ids[place], None if self.weights is None else self.weights[place])
+        said = {name: values[name] for name in self.fields if name != features.item}
+        return {name: value for name, value in said.items() if value is not None and value != []}
 
     def with_titles(self, titles: Mapping[str, str]) -> "Catalogue":
         return replace(self, titles=tuple(titles.get(item) for item in self.items))

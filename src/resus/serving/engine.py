@@ -36,7 +36,7 @@ from resus.serving.messages import (
 )
 from resus.serving.noticed import Noticed, Tally
 from resus.serving.profiles import NO_PROFILE, described
-from resus.serving.ranking import best_of, matching
+from resus.serving.ranking import best_of, containing, descriptions, matching
 from resus.serving.shelf import Shelf
 from resus.serving.store import Event, EventStore, add_traced
 from resus.serving.store.protocol import as_json
@@ -164,21 +164,28 @@ class Engine:
         scores = basis + residual
         if not np.isfinite(scores).all():
             raise DataError(TOO_EXTREME)
-        best = best_of(scores, allowed, request.top)
+        shown = containing(shelf.catalogue, request.search, allowed) if request.search else allowed
+        best = best_of(scores, shown, request.offset + request.top)[request.offset :]
         columns = (column.tolist() for column in (sigmoid(scores[best]), basis[best], residual[best]))
         answers = [
             Recommended(item=shelf.catalogue.items[place], title=shelf.catalogue.titles[place], **numbers)
             for place, *values in zip(best.tolist(), *columns, strict=True)
             for numbers in [dict(zip(("probability", "basis", "residual"), values, strict=True))]
         ]
+        if request.describe:
+            told = descriptions(shelf.catalogue, loaded.features, best, scores, basis, allowed)
+            answers = [answer.model_copy(update=one) for answer, one in zip(answers, told, strict=True)]
         warnings = noticed.tell(loaded.field_names, self.tally)
+        more: dict[str, Any] = {"found": int(shown.sum())} if request.search else {}
+        if warnings:
+            more["warnings"] = warnings
         return RecommendAnswer(
             user=request.user,
             support=len(events),
             model=loaded.name,
             ranked=int(allowed.sum()),
             answers=answers,
-            **({"warnings": warnings} if warnings else {}),
+            **more,
         )
 
     def user(self, user: str) -> UserAnswer | None:

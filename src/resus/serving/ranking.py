@@ -40,6 +40,36 @@ def best_of(scores: Floats, allowed: Booleans, top: int) -> Integers:
     return best
 
 
+def containing(catalogue: Catalogue, text: str, allowed: Booleans) -> Booleans:
+    """Those of the allowed items whose id or title contains the text."""
+    found = np.zeros_like(allowed)
+    found[catalogue.containing(text)] = True
+    return found & allowed
+
+
+def ranks_of(places: Integers, scores: Floats, allowed: Booleans) -> list[int]:
+    """The ranks, from 1, that `best_of` gives to these allowed positions among all that are allowed."""
+    ordered = np.sort(scores[allowed])
+    own = scores[places]
+    lower, upper = (np.searchsorted(ordered, own, side=side) for side in ("left", "right"))
+    ties = [
+        int((allowed[:place] & (scores[:place] == scores[place])).sum()) if equal > 1 else 0
+        for place, equal in zip(places.tolist(), upper - lower, strict=True)
+    ]
+    return [1 + len(ordered) - int(end) + tie for end, tie in zip(upper, ties, strict=True)]
+
+
+def descriptions(
+    catalogue: Catalogue, features: FeatureMap, best: Integers, scores: Floats, basis: Floats, allowed: Booleans
+) -> list[dict[str, Any]]:
+    """What is told of each of the best items if a request asks for it."""
+    ranks, without = (ranks_of(best, values, allowed) for values in (scores, basis))
+    return [
+        {"rank": rank, "rank_without_events": alone, "fields": catalogue.describe(features, place)}
+        for place, rank, alone in zip(best.tolist(), ranks, without, strict=True)
+    ]
+
+
 def _has(catalogue: Catalogue, block: Block, values: Any) -> Booleans:
     """The items that have one of the values."""
     if isinstance(values, dict):

@@ -272,6 +272,7 @@ def _add_model(app: FastAPI, service: Service) -> None:
             ),
             sha256=loaded.sha256,
             catalogue=loaded.catalogue_size,
+            recommends=engine.shelf is not None,
         )
 
     @app.post(

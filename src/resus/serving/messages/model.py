@@ -32,6 +32,7 @@ class ModelAnswer(Message):
     """The loaded model. `support_sizes` is the largest number of events per user in training.
 
     `score` names the field in which each event and candidate must bring the shared model's score; else it is null.
+    `recommends` says whether `/v1/recommend` can rank the catalogue.
     """
 
     name: str
@@ -46,6 +47,7 @@ class ModelAnswer(Message):
     bounds: Bounds
     sha256: str
     catalogue: int
+    recommends: bool
 
 
 class Reloaded(Message):
