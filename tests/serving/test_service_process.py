@@ -397,5 +397,5 @@ def test_serving_imports_no_torch_no_training_and_the_engine_no_http(
         "resus.evaluation.results",
     }
     assert "resus.serving.export" not in ours
-    assert len(ours) <= 100, rooms
+    assert len(ours) - rooms["serving"] <= 80, rooms  # what the service needs of the rest
     assert not {"torch", "onnxruntime", "lightgbm", "sklearn", "scipy", "pandas", "matplotlib", "ray"} & service

@@ -53,6 +53,8 @@ Options of resus train:
 No data at hand? `resus train planted` uses a synthetic data set with known click probabilities.
 """
 
+# each option of a command that runs for long is also a variable: --store is RESUS_STORE, in a unit or a container
+BY_ENVIRONMENT = {"auto_envvar_prefix": "RESUS"}
 app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("prepare", short_help="Turn a data set or your own table into a log.")(prepare.command)
 app.command("train", short_help="Train a shared model and its adaptation to users.")(train.command)
@@ -62,7 +64,9 @@ app.command("compare", short_help="Say whether a new model is better than an old
 app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)
 app.command("recommend", short_help="Rank all items for users, from their events so far.")(recommend.command)
 app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
-app.command("serve", short_help="Serve a model over HTTP; it learns from each event.")(serve.command)
+app.command("serve", short_help="Serve a model over HTTP; it learns from each event.", context_settings=BY_ENVIRONMENT)(
+    serve.command
+)
 app.add_typer(store.app, name="store", short_help="Check where events are kept, and salvage them.")
 app.command("report", short_help="Draw curves and write an HTML page.")(report.command)
 app.command("warm-up", short_help="Compare runs from no events to hundreds of events.")(warm_up.command)

@@ -2,14 +2,20 @@
 
 import os
 import signal
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
+class LogFormat(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
 def command(
-    run: Annotated[Path, typer.Argument(help="Folder of an export, or of a run.")],
+    run: Annotated[Path, typer.Argument(help="Folder of an export, or of a run.", envvar="RESUS_RUN")],
     host: Annotated[
         str, typer.Option(help="Address to listen on. An address other than loopback requires a token.")
     ] = "127.0.0.1",
@@ -24,6 +30,15 @@ def command(
     remember: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of events to keep per user; older events are dropped.")
     ] = 200,
+    log_format: Annotated[
+        LogFormat, typer.Option(help="Lines of the log: text, or one JSON object each.")
+    ] = LogFormat.TEXT,
+    access_log: Annotated[
+        bool, typer.Option("--access-log/--no-access-log", help="Log each request: route, status and time.")
+    ] = False,
+    log_ids: Annotated[
+        bool, typer.Option("--log-ids/--no-log-ids", help="In the access log, write paths with the ids of users.")
+    ] = False,
 ) -> None:
     """Serve a model over HTTP. Each event counts in the very next score.
 
@@ -37,9 +52,17 @@ def command(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service handles it
 
     from resus.cli.console import say
+    from resus.errors import ConfigError
     from resus.serving.http.guard import Access, read_token
+    from resus.serving.http.log_settings import LogSettings, json_line
 
     access = Access(host, read_token(token_file, os.environ))
+    logs = LogSettings(as_json=log_format is LogFormat.JSON, access=access_log, ids=log_ids)
+    if logs.ids and not logs.access:
+        raise ConfigError("--log-ids is about the lines of the access log: add --access-log, or leave it out")
+
+    def tell(sentence: str) -> None:
+        say(json_line("INFO", {"message": sentence}) if logs.as_json else sentence)
 
     from resus.serving.http.workers import Worker, listen, run_one, run_several
     from resus.serving.loaded import LoadedModel
@@ -49,14 +72,14 @@ def command(
     loaded = LoadedModel.load(run)
     open_store(place, capacity=remember).close()
     listener = listen(host, port)
-    worker = Worker(run, place, access, loaded.meaning, remember)
+    worker = Worker(run, place, access, loaded.meaning, remember, logs)
     named = f"[{host}]" if ":" in host else host
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
-    say(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
+    tell(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
     if not loaded.catalogue_size:
-        say(f"{run} has no catalogue, so the service knows only the ids of items: serve an export ('resus export')")
+        tell(f"{run} has no catalogue, so the service knows only the ids of items: serve an export ('resus export')")
     if loaded.score:
-        say(
+        tell(
             f"the shared model's score is the field {loaded.score}, which clients send with each event and candidate; "
             "the playground can only replay test users"
         )

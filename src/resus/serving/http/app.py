@@ -22,8 +22,10 @@ from resus.artifact import FACTS
 from resus.errors import ArtifactError, DataError, ResusError, StorageError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
+from resus.serving.http.access_log import AccessLog
 from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Guard, kind_and_place
 from resus.serving.http.hot import HotRoute
+from resus.serving.http.log_settings import LogSettings
 from resus.serving.http.metrics import MeasuringMiddleware, Metrics
 from resus.serving.http.pages import add_pages
 from resus.serving.http.pools import Pool, PoolFullError
@@ -164,10 +166,18 @@ class Service:
                 self.reload_on_signal()
 
 
-def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callable[[], None] = lambda: None) -> FastAPI:
+def build_app(
+    engine: Engine,
+    folder: Path,
+    access: Access,
+    *,
+    announce: Callable[[], None] = lambda: None,
+    logs: LogSettings = LogSettings(),  # noqa: B008  # frozen
+) -> FastAPI:
     """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
     service = Service(engine, folder, announce=announce)
     engine.follow(service.item_changes())
+    access_log = AccessLog(logs) if logs.access else None
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -181,6 +191,8 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
                 await service.probing.run(engine.store.close)
         except TimeoutError:
             log.error("the store could not be closed within %d seconds", CLOSE_SECONDS)
+        if access_log is not None:
+            access_log.flush()
 
     app = FastAPI(
         title="resus",
@@ -199,9 +211,10 @@ def build_app(engine: Engine, folder: Path, access: Access, *, announce: Callabl
     _add_operations(app, service)
     add_pages(app)
     _add_refusals(app)
-    app.add_middleware(MeasuringMiddleware, metrics=service.metrics)
+    app.add_middleware(MeasuringMiddleware, metrics=service.metrics, access_log=access_log)
     app.add_middleware(Guard, access=access)
-    app.add_middleware(MeasuringMiddleware, metrics=service.metrics)  # again, for requests that the guard refuses
+    # again, for requests that the guard refuses
+    app.add_middleware(MeasuringMiddleware, metrics=service.metrics, access_log=access_log)
     return app
 
 

@@ -10,6 +10,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from resus.serving.http.access_log import AccessLog
+
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # in which all workers count
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -73,9 +75,10 @@ class _Sizes(Collector):
 class MeasuringMiddleware:
     """ASGI middleware: measures each request once, under the pattern of its route and never under its path."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: AccessLog | None = None) -> None:
         self._app = app
         self._metrics = metrics
+        self._access_log = access_log
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,4 +99,8 @@ class MeasuringMiddleware:
             if not state.get("measured"):
                 state["measured"] = True
                 route = getattr(scope.get("route"), "path", "unknown")
-                self._metrics.latency.labels(route, str(status)).observe(time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                self._metrics.latency.labels(route, str(status)).observe(seconds)
+                if self._access_log is not None:
+                    path = scope["raw_path"].decode("latin-1")
+                    self._access_log.note(scope["method"], route, path, status, seconds)

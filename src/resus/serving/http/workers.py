@@ -21,6 +21,7 @@ from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from resus.errors import ConfigError, ResusError
 from resus.serving.http.guard import Access, kind_and_place
+from resus.serving.http.log_settings import LogSettings
 from resus.serving.http.metrics import SHARED_FOLDER
 from resus.serving.http.protocol import HEAD_BYTES, protocol
 from resus.serving.http.sharing import AWAY, Shares, SharingServer
@@ -34,19 +35,6 @@ END_SECONDS = DRAIN_SECONDS + 15  # for a worker to end, with the time to close 
 KEEP_ALIVE_SECONDS = 30
 BACKLOG = 512
 HEALTH_SECONDS = 60  # a worker may be busy for long, or still load torch, without being stuck
-LOGGING: dict[str, Any] = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "line": {"class": "resus.serving.http.log_lines.Line", "format": "%(asctime)s %(levelname)s %(message)s"}
-    },
-    "handlers": {"stderr": {"class": "resus.serving.http.log_lines.CountingHandler", "formatter": "line"}},
-    "loggers": {
-        "resus": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
-        "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
-        "asyncio": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
-    },
-}
 
 
 @dataclass(frozen=True)
@@ -58,6 +46,7 @@ class Worker:
     access: Access = field(repr=False)
     meaning: "Meaning"
     capacity: int
+    logs: LogSettings
 
     def __call__(self) -> FastAPI:
         """uvicorn calls this in a new process, where an error can only be logged."""
@@ -79,7 +68,7 @@ class Worker:
         loaded = LoadedModel.load(self.run)
         loaded.check_meaning(self.meaning)  # a worker that replaces another accepts what a reload would accept
         engine = Engine(loaded, open_store(self.store, capacity=self.capacity), capacity=self.capacity)
-        return build_app(engine, self.run, self.access, announce=announce)
+        return build_app(engine, self.run, self.access, announce=announce, logs=self.logs)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -105,7 +94,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run_one(worker: Worker, listener: socket.socket) -> None:
     """Serve in this process until SIGTERM or SIGINT, then answer the open requests and end."""
-    uvicorn.Server(_settings(worker.build())).run(sockets=[listener])
+    uvicorn.Server(_settings(worker.build(), worker.logs)).run(sockets=[listener])
 
 
 def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
@@ -113,7 +102,7 @@ def run_several(worker: Worker, listener: socket.socket, count: int) -> None:
     with contextlib.ExitStack() as stack:
         if not os.environ.get(SHARED_FOLDER):
             os.environ[SHARED_FOLDER] = stack.enter_context(tempfile.TemporaryDirectory(prefix="resus-metrics-"))
-        _Supervisor(_settings(worker, factory=True, workers=count), sockets=[listener]).run()
+        _Supervisor(_settings(worker, worker.logs, factory=True, workers=count), sockets=[listener]).run()
 
 
 class _Process(Process):
@@ -205,15 +194,15 @@ class _Supervisor(Multiprocess):
         return worker
 
 
-def _settings(app: Any, **options: Any) -> uvicorn.Config:
+def _settings(app: Any, logs: LogSettings, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        access_log=False,  # paths hold user ids
+        access_log=False,  # paths hold user ids; see `AccessLog`
         backlog=BACKLOG,
         h11_max_incomplete_event_size=HEAD_BYTES,
         http=protocol(),
         interface="asgi3",
-        log_config=LOGGING,
+        log_config=logs.config(),
         proxy_headers=False,  # the service never asks who the client is
         server_header=False,
         timeout_graceful_shutdown=DRAIN_SECONDS,
