@@ -29,18 +29,20 @@ ERRORS = {
     "DataError",
     "DownloadError",
     "ResusError",
+    "ServiceError",
     "StorageError",
     "TrainingError",
 }
+SERVICE = {"AsyncClient", "Client"}
 HEAVY = {"torch", "polars", "pyarrow", "matplotlib", "lightgbm", "numpy", "pandas"}
 
 
 def test_the_public_names() -> None:
-    assert sorted(resus.__all__) == sorted(MODELS | DATA | ERRORS | {"ResusWarning", "__version__"})
+    assert sorted(resus.__all__) == sorted(MODELS | DATA | SERVICE | ERRORS | {"ResusWarning", "__version__"})
     assert dir(resus) == sorted(resus.__all__)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS | DATA | ERRORS | {"ResusWarning"}))
+@pytest.mark.parametrize("name", sorted(MODELS | DATA | SERVICE | ERRORS | {"ResusWarning"}))
 def test_each_public_name_is_importable_and_documented(name: str) -> None:
     member = getattr(resus, name)
     assert callable(member)
@@ -76,10 +78,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     "code",
     [
         "import resus",
+        "import resus; resus.Client(), resus.AsyncClient()",
         "from resus.cli.main import app; app(['--help'], standalone_mode=False)",
         "from resus.cli.main import app; app(['train', '--help'], standalone_mode=False)",
     ],
-    ids=["import", "help", "help of a command"],
+    ids=["import", "client", "help", "help of a command"],
 )
 def test_nothing_heavy_is_loaded_before_it_is_needed(code: str) -> None:
     code += f"\nimport sys; heavy = {HEAVY!r} & sys.modules.keys(); assert not heavy, heavy"

@@ -11,7 +11,7 @@ import resus
 
 LAYERS = (
     ("errors", "version", "progress", "arrays", "randomness", "checking", "history", "extras", "spaces", "wording"),
-    ("files",),
+    ("files", "client"),
     ("tensor_files", "arrow_files", "checked_folder", "tracking"),
     ("data",),
     ("external",),
@@ -34,6 +34,7 @@ APART = (
     ("serving", "baselines"),
 )
 NEVER = {
+    "client": {"torch", "numpy", "polars", "pyarrow", "typer", "rich", "fastapi"},
     "data": {"torch", "lightgbm", "matplotlib", "typer", "rich"},
     "config": {"torch", "polars", "numpy"},
     "external": {"torch", "typer", "rich", "matplotlib", "lightgbm", "xgboost", "catboost", "onnxruntime", "pandas"},

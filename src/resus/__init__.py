@@ -17,12 +17,14 @@ from resus.errors import (
     DownloadError,
     ResusError,
     ResusWarning,
+    ServiceError,
     StorageError,
     TrainingError,
 )
 from resus.version import __version__
 
 if TYPE_CHECKING:
+    from resus.client import AsyncClient, Client
     from resus.config.settings import Config
     from resus.data.datasets.planted import PlantedWorld, planted_log
     from resus.data.given import build_log
@@ -41,7 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ArtifactError",
+    "AsyncClient",
     "BuildOptions",
+    "Client",
     "Comparison",
     "Config",
     "ConfigError",
@@ -56,6 +60,7 @@ __all__ = [
     "ResusClassifier",
     "ResusError",
     "ResusWarning",
+    "ServiceError",
     "StorageError",
     "TableSchema",
     "TrainingError",
@@ -70,7 +75,9 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncClient": "resus.client",
     "BuildOptions": "resus.data.options",
+    "Client": "resus.client",
     "Comparison": "resus.evaluation.comparison",
     "Config": "resus.config.settings",
     "FieldSchema": "resus.data.schema",

@@ -203,6 +203,7 @@ def build_app(
         redoc_url=None,
         redirect_slashes=False,  # a redirect would repeat the host that the client named
         responses=REFUSALS,
+        generate_unique_id_function=lambda route: route.name,  # which clients call their methods
         telemetry=SILENT,  # nothing about users leaves the process
     )
     _add_users(app, service)
