@@ -2,7 +2,7 @@
 
     python scripts/generate_client.py
 
-`tests/client/test_generated.py` fails if the files are not what this script writes.
+`tests/client/test_client_routes.py` fails if the files are not what this script writes.
 """
 
 import keyword

@@ -13,7 +13,7 @@ from planted_models import FEW_STEPS, small_log
 from resus import InteractionLog
 from resus.training import scales
 
-pytest_plugins = ["service_fixtures"]
+pytest_plugins = ["service_fixtures", "client_fixtures"]
 
 os.environ["COLUMNS"] = "200"  # no line of a table wraps, whatever the terminal
 settings.register_profile("resus", deadline=None, suppress_health_check=[HealthCheck.too_slow])

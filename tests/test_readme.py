@@ -47,6 +47,7 @@ LANGUAGES = {"sh", "python", "yaml", "json", "text"}
 LEARNERS = ("ridge", "nearest", "plus")
 ELSEWHERE = {
     "CONTRIBUTING.md",  # its code is quoted from files that tests/test_extending.py runs
+    "docs/client.md",  # tests/client/test_client_page.py runs its code against a service
     "README.md",  # tests/test_wheel.py runs its code in an empty environment
 }
 USAGE: type[Exception] = typer.BadParameter.__bases__[0]  # what typer's parser raises; typer does not export it

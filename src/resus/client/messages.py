@@ -206,13 +206,20 @@ class Reason(Answer):
 
 
 class Recommended(Answer):
-    """P(click) = σ(basis + residual)."""
+    """P(click) = σ(basis + residual).
+
+    With `describe`: `rank` is its place among all items that were ranked, from 1; `rank_without_events` is the place
+    that the shared model alone would give it; `fields` describe the item.
+    """
 
     item: str
     title: str | None
     probability: float
     basis: float
     residual: float
+    rank: int | None = None
+    rank_without_events: int | None = None
+    fields: dict[str, Any] | None = None
 
 
 class Reloaded(Answer):
@@ -258,6 +265,7 @@ class ModelAnswer(Answer):
     """The loaded model. `support_sizes` is the largest number of events per user in training.
 
     `score` names the field in which each event and candidate must bring the shared model's score; else it is null.
+    `recommends` says whether `/v1/recommend` can rank the catalogue.
     """
 
     name: str
@@ -272,6 +280,7 @@ class ModelAnswer(Answer):
     bounds: Bounds
     sha256: str
     catalogue: int
+    recommends: bool
 
 
 class FixedPopulation(Answer):
@@ -321,12 +330,16 @@ class ScoredCandidate(Answer):
 
 
 class RecommendAnswer(Answer):
-    """The best items first. `ranked` is the number of items that were left after the filter and the seen ones."""
+    """The best items first. `ranked` is the number of items that were left after the filter and the seen ones.
+
+    With `search`, `found` is the number of them that contain the text.
+    """
 
     user: str | None
     support: int
     model: str
     ranked: int
+    found: int | None = None
     answers: list[Recommended]
     warnings: list[str] | None = None
 

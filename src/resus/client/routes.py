@@ -77,6 +77,9 @@ class Routes(Protocol):
         user: str | int | None = None,
         events: Sequence[InlineEvent] | None = None,
         top: int | None = None,
+        offset: int | None = None,
+        search: str | None = None,
+        describe: bool | None = None,
         exclude_seen: bool | None = None,
         context: Fields | None = None,
         filter: Fields | None = None,
@@ -87,7 +90,9 @@ class Routes(Protocol):
 
         `context` holds the fields that describe the situation. `filter` maps fields of the items to the values that are
         wanted: one value, a list of values of which one must hold, or for a number `{"at_least": 1, "at_most": 5}`.
-        With `exclude_seen`, items of the user's events are left out.
+        With `exclude_seen`, items of the user's events are left out. `offset` skips the best items, to go on from an
+        earlier answer. `search` shows only items whose id or title contains the text, with their ranks among all items.
+        With `describe`, each answer also has its ranks and its fields.
 
         `top` is 10 unless given. `exclude_seen` is true unless given.
         """
@@ -97,7 +102,15 @@ class Routes(Protocol):
                 "/v1/recommend",
                 RecommendAnswer,
                 body=given(
-                    user=user, events=events, top=top, exclude_seen=exclude_seen, context=context, filter=filter
+                    user=user,
+                    events=events,
+                    top=top,
+                    offset=offset,
+                    search=search,
+                    describe=describe,
+                    exclude_seen=exclude_seen,
+                    context=context,
+                    filter=filter,
                 ),
             )
         )
@@ -224,6 +237,9 @@ class AsyncRoutes(Protocol):
         user: str | int | None = None,
         events: Sequence[InlineEvent] | None = None,
         top: int | None = None,
+        offset: int | None = None,
+        search: str | None = None,
+        describe: bool | None = None,
         exclude_seen: bool | None = None,
         context: Fields | None = None,
         filter: Fields | None = None,
@@ -234,7 +250,9 @@ class AsyncRoutes(Protocol):
 
         `context` holds the fields that describe the situation. `filter` maps fields of the items to the values that are
         wanted: one value, a list of values of which one must hold, or for a number `{"at_least": 1, "at_most": 5}`.
-        With `exclude_seen`, items of the user's events are left out.
+        With `exclude_seen`, items of the user's events are left out. `offset` skips the best items, to go on from an
+        earlier answer. `search` shows only items whose id or title contains the text, with their ranks among all items.
+        With `describe`, each answer also has its ranks and its fields.
 
         `top` is 10 unless given. `exclude_seen` is true unless given.
         """
@@ -244,7 +262,15 @@ class AsyncRoutes(Protocol):
                 "/v1/recommend",
                 RecommendAnswer,
                 body=given(
-                    user=user, events=events, top=top, exclude_seen=exclude_seen, context=context, filter=filter
+                    user=user,
+                    events=events,
+                    top=top,
+                    offset=offset,
+                    search=search,
+                    describe=describe,
+                    exclude_seen=exclude_seen,
+                    context=context,
+                    filter=filter,
                 ),
             )
         )

@@ -1,23 +1,28 @@
-"""A real service with a token, and both kinds of client."""
+"""Fixtures for tests of the client: a real service with a token, and both kinds of client."""
 
 import asyncio
 import inspect
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from service_process import Serving, serving
 
-from resus import AsyncClient, Client
+if TYPE_CHECKING:
+    from service_process import Serving
 
-TOKEN = "a token for tests only"[:16].replace(" ", "-")
+    from resus import AsyncClient, Client
+
+
+TOKEN = "a-token-for-tests-only"
 Opened = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
-def service(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+def service(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator["Serving"]:
+    from service_process import serving  # here, because it imports torch, and pytest loads this file for every test
+
     run = Path(shutil.copytree(evaluated, tmp_path_factory.mktemp("client") / "run"))
     run.parent.joinpath("token").write_text(TOKEN)
     with serving(run, "--token-file", run.parent / "token", token=TOKEN) as running:
@@ -27,7 +32,7 @@ def service(evaluated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 class InLoop:
     """An asynchronous client whose methods are waited for."""
 
-    def __init__(self, client: AsyncClient, run: Callable[[Any], Any]) -> None:
+    def __init__(self, client: "AsyncClient", run: Callable[[Any], Any]) -> None:
         self.client, self._run = client, run
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -37,12 +42,14 @@ class InLoop:
 
 
 @pytest.fixture(params=["sync", "async"])
-def opened(request: pytest.FixtureRequest, service: Serving) -> Iterator[Opened]:
+def opened(request: pytest.FixtureRequest, service: "Serving") -> Iterator[Opened]:
     """Makes a client of either kind; all are closed."""
+    from resus import AsyncClient, Client
+
     if request.param == "sync":
         made: list[Client] = []
 
-        def make(address: str = str(service.client.base_url), **options: Any) -> Client:
+        def make(address: str = str(service.client.base_url), **options: Any) -> "Client":
             made.append(Client(address, **{"token": TOKEN, **options}))
             return made[-1]
 
