@@ -34,7 +34,7 @@ def test_events_change_the_next_scores(opened: Any) -> None:
     assert isinstance(after.answers[0], ScoredCandidate)
     assert [one.item for one in after.answers] == ["1", "2"]
     assert after.answers[0].residual != 0 == before.answers[0].residual
-    assert {reason.event for reason in after.answers[0].because} == {result.id for result in stored.results}
+    assert {reason.event for reason in after.answers[0].because or ()} == {result.id for result in stored.results}
     known = client.read_user("ada")
     assert [event.item for event in known.events] == ["1", "2", "3"]
     assert known.events[0].time == datetime(2024, 1, 31, 10, tzinfo=UTC).timestamp()
@@ -85,7 +85,7 @@ def test_the_model_its_results_and_the_state_of_the_service(opened: Any) -> None
 
 
 def test_a_model_that_is_refused_is_a_conflict(opened: Any, service: Serving) -> None:
-    folder = Path(service.process.args[service.process.args.index("serve") + 1])  # type: ignore[union-attr, arg-type]
+    folder = Path(service.said.strip().rpartition("events in ")[2].removesuffix(".events.sqlite"))
     moved = (folder / "artifact.json").rename(folder / "elsewhere.json")
     try:
         with pytest.raises(ConflictError) as refused:
