@@ -10,40 +10,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from film_world import GENRES, MARKUP, TITLES, film_log
 from planted_models import tiny
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route, expect, sync_playwright
 from service_process import Serving, serving
 
-from resus.data.datasets.planted import PlantedWorld, planted_log
 from resus.evaluation.metrics import METRICS
 from resus.evaluation.results import Results
 from resus.serving.export import export
 from resus.serving.loaded import RESULTS
+from resus.training import scales
 
 pytestmark = pytest.mark.integration
 
-TOPICS = ("Stars", "Chess", "Bread", "Clay", "Jazz", "Trails")
-COURSES = ("for Beginners", "by Night", "in a Week", "with Friends", "the Hard Way", "on a Shoestring", "at Home")
-MARKUP = "<img src=x onerror=alert(1)>"
-TITLES = [MARKUP, *(f"{topic} {course}" for course in COURSES for topic in TOPICS)]  # of the most frequent item first
-WORLD = PlantedWorld(users=400, items=len(TITLES), seed=5)  # each of its test users likes and dislikes several items
-LONGER = {
-    "predictor.learning_rate": 1e-2,
-    "predictor.batch_size": 256,
-    "training.learning_rate": 1e-2,
-    "training.batch_size": 256,
-    "training.epochs": 10,
-    "training.patience": 5,
-    "evaluation.max_size": 9,
-}
+LONGER = {"predictor.learning_rate": 1e-2, "predictor.batch_size": 512, "evaluation.max_size": 9}
+ENOUGH_STEPS = 30  # for scales that show in a ranking
 TOKEN = "open-sesame-open-sesame"
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 SHOWN = """rows => rows.map(row => ({
     item: row.dataset.item,
+    rank: row.querySelector(".place").textContent,
+    move: row.querySelector(".move").firstChild?.textContent ?? "",
+    about: row.querySelector(".about").textContent,
     probability: row.querySelector(".probability").textContent,
-    causes: row.querySelector(".causes").textContent,
-    because: row.querySelector(".because:not(.causes)").textContent,
+    main: row.querySelector("summary").textContent,
+    causes: [...row.querySelectorAll(".causes li")].map(cause => cause.textContent),
+    because: row.querySelector(".because").textContent,
     bar: row.querySelector(".bar").getAttribute("aria-label"),
 }))"""
 
@@ -55,10 +48,12 @@ Event = tuple[str, float, Mapping[str, Any]]  # item, label, context
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An export without results, and the same export with the results of an evaluation."""
     made = tmp_path_factory.mktemp("playground")
-    log = planted_log(WORLD).save(made / "log")
-    model = tiny(settings=LONGER).fit(log, folder=made / "run")
-    items = next(field.values for field in log.features.fields if field.name == log.features.item)
-    export(made / "run", made / "log", made / "unevaluated", titles=dict(zip(items, TITLES, strict=True)))
+    log = film_log().save(made / "log")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scales, "STEPS", ENOUGH_STEPS)
+        model = tiny(learner="plus", settings=LONGER).fit(log, folder=made / "run")
+    titles = {f"{film}": title for film, title in enumerate(TITLES)}
+    export(made / "run", made / "log", made / "unevaluated", titles=titles, onnx=False)
     shutil.copytree(made / "unevaluated", made / "export")
     model.evaluate(log).write(made / "export" / RESULTS)
     return made
@@ -76,13 +71,6 @@ def guarded(folder: Path) -> Iterator[Serving]:
     (folder / "token").write_text(TOKEN)
     with serving(folder / "unevaluated", "--token-file", folder / "token", token=TOKEN) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def candidates(service: Serving) -> dict[str, str]:
-    """Item → title of the items that the page shows first."""
-    found = service.client.get("/v1/catalogue", params={"limit": 20}).json()["items"]
-    return {one["item"]: one["title"] for one in found}
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +140,22 @@ def visit(browser: Browser, service: Serving, troubles: list[str]) -> Iterator[V
 
 def shown(page: Page) -> list[dict[str, str]]:
     """The rows after the last answer."""
-    expect(page.locator("#ranking li").first).to_be_visible()
+    expect(page.locator("#ranking > li").first).to_be_visible()
     expect(page.locator("#ranking[aria-busy]")).to_have_count(0)
-    rows: list[dict[str, str]] = page.locator("#ranking li").evaluate_all(SHOWN)
+    rows: list[dict[str, str]] = page.locator("#ranking > li").evaluate_all(SHOWN)
     return rows
 
 
 def judge(page: Page, name: str) -> None:
     page.locator("#ranking").get_by_role("button", name=name, exact=True).click()
+
+
+def like_first(page: Page) -> str:
+    """Like the first item of the ranking; its title."""
+    shown(page)
+    title = page.locator("#ranking .title").first.inner_text()
+    judge(page, f"Like {title}")
+    return title
 
 
 def signed(value: float) -> str:
@@ -181,50 +177,111 @@ def asked(service: Serving, events: Iterable[Event], **question: Any) -> list[An
     return [answer | {"parts": predicted.get("parts")} for answer in predicted["answers"]]
 
 
-def row_of(answer: Mapping[str, Any], events: Sequence[Event], titles: Mapping[str, str], who: str) -> dict[str, str]:
-    """How the page must show one answer of the service."""
-    reasons = [(*events[int(reason["event"])], reason["part"]) for reason in answer["because"][:2]]
-    said = [f"{'liked' if label else 'disliked'} {titles[item]} {signed(part)}" for item, label, _, part in reasons]
+def whole_catalogue(service: Serving) -> dict[str, Any]:
+    """Item → what the service says of it to everyone."""
+    answer = service.client.post("/v1/recommend", json={"top": 100, "describe": True}).json()
+    return {one["item"]: one for one in answer["answers"]}
+
+
+def said_by(cause: Mapping[str, Any], fields: Mapping[str, Any], met: Sequence[tuple[float, Any]], who: str) -> str:
+    """How the page must name a cause. `met` are labels and fields of the events."""
+    raises, whose = cause["part"] > 0, "your" if who == "you" else "their"
+    words = {
+        "generosity": f"{who} rate {'generously' if raises else 'strictly'}",
+        "this very item": f"{who} {'liked' if raises else 'disliked'} this very item",
+        "taste": f"{whose} taste" if raises else f"not {whose} taste",
+        "choice of items": f"{'goes with' if raises else 'does not go with'} the items {who} chose",
+        "same context": f"{who} {'like' if raises else 'dislike'} items in this situation",
+        "number of events": f"{whose} number of events",
+    }
+    if cause["cause"] in words:
+        return words[cause["cause"]]
+    name = cause["cause"].removeprefix("same ")
+    others = [value for label, its in met if label == raises for value in listed(its.get(name))]
+    shared = [value for value in listed(fields.get(name)) if value in others]
+    as_liked = f" as {who} {'liked' if raises else 'disliked'}" if name in ("genres", "year") else ""
+    return f"same {name}{as_liked}" + (f": {', '.join(shared)}" if shared else "")
+
+
+def listed(value: Any) -> list[str]:
+    return [] if value is None else value if isinstance(value, list) else [f"{value}"]
+
+
+def row_of(
+    answer: Mapping[str, Any], events: Sequence[Event], known: Mapping[str, Any], who: str, context: Mapping[str, Any]
+) -> dict[str, Any]:
+    """How the page must show one answer of the service, but its rank. `known` holds titles and fields of items."""
+    reasons = [(*events[int(reason["event"])], reason["part"]) for reason in answer["because"][:3]]
+    said = [
+        f"{'liked' if label else 'disliked'} {known[item]['title']} {signed(part)}" for item, label, _, part in reasons
+    ]
     for kind in (1, 0) if answer["parts"] == "shares" else ():
-        others = [reason["part"] for reason in answer["because"][2:] if events[int(reason["event"])][1] == kind]
+        others = [reason["part"] for reason in answer["because"][3:] if events[int(reason["event"])][1] == kind]
         if others:
             word = f"more {'like' if kind else 'dislike'}{'s' * (len(others) > 1)}"
             said.append(f"{len(others)} {word} {signed(sum(others))}")
+    about = known[answer["item"]].get("fields", {})
+    met = [(label, {**features, **known[item].get("fields", {})}) for item, label, features in events]
     causes = answer.get("causes", [])
-    caused = [f"{cause['cause']} {signed(cause['part'])}" for cause in causes[:3]]
-    if causes[3:]:
-        caused.append(f"other causes {signed(sum(cause['part'] for cause in causes[3:]))}")
+    words = [said_by(cause, {**context, **about}, met, who) for cause in causes]
+    main = [
+        word
+        for word, cause in list(zip(words, causes, strict=True))[:2]
+        if abs(cause["part"]) >= 0.4 * abs(causes[0]["part"])
+    ]
+    if not causes and reasons:
+        main = [f"{who} {said[0].rpartition(' ')[0]}"]
     sure = "" if answer["deviation"] is None else f", give or take {answer['deviation']:.2f}"
     return {
         "item": answer["item"],
+        "about": " · ".join(
+            text if re.search("[A-Za-z]", text) else f"{name} {text}"
+            for name, text in ((name, ", ".join(listed(value))) for name, value in about.items())
+        ),
         "probability": percent(answer["probability"]),
-        "causes": ", ".join(caused),
+        "main": " · ".join(main),
+        "causes": [f"{word} {signed(cause['part'])}" for word, cause in zip(words, causes, strict=True)],
         "because": f"because {who} {', '.join(said)}" if said else "",
         "bar": f"log-odds: everyone {signed(answer['basis'])}, the events {signed(answer['residual'])}{sure}",
     }
 
 
 def ranked(
-    answers: Iterable[Any], events: Sequence[Event], titles: Mapping[str, str], who: str
-) -> list[dict[str, str]]:
-    best_first = sorted(answers, key=lambda one: -one["basis"] - one["residual"])
-    return [row_of(one, events, titles, who) for one in best_first]
+    answers: Sequence[Any],
+    events: Sequence[Event],
+    known: Mapping[str, Any],
+    who: str,
+    context: Mapping[str, Any] | Mapping[str, Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """All answers as rows, the best first, with the places that their events moved them."""
+    best = sorted(answers, key=lambda one: -one["basis"] - one["residual"])
+    alone = [one["item"] for one in sorted(answers, key=lambda one: -one["basis"])]
+    rows = []
+    for place, one in enumerate(best):
+        climbed = alone.index(one["item"]) - place
+        move = f"{'▲' if climbed > 0 else '▼'}{abs(climbed)}" if climbed else ""
+        its = context.get(one["item"], context)
+        rows.append({**row_of(one, events, known, who, its), "rank": f"{place + 1}", "move": move})
+    return rows
 
 
 def test_the_page_shows_the_answers_of_the_service(
-    visit: Visit, service: Serving, candidates: dict[str, str], choices: dict[str, list[str]]
+    visit: Visit, service: Serving, choices: dict[str, list[str]]
 ) -> None:
     page, context = visit(), first_of(choices)
+    known = whole_catalogue(service)
     events: dict[str, int] = {}
     draw = random.Random(5)
+    page.get_by_label("Also rank what you judged").check()
     for _ in range(8):
+        rows = shown(page)
         if draw.random() < 0.25:
             name = draw.choice(list(choices))
             context[name] = draw.choice([value for value in choices[name] if value != context[name]])
             page.get_by_role("combobox", name=name).select_option(context[name])
         else:
-            item, label = draw.choice(list(candidates)[:8]), draw.randrange(2)
-            judge(page, f"{'Like' if label else 'Dislike'} {candidates[item]}")
+            item, label = draw.choice([row["item"] for row in rows[:4]]), draw.randrange(2)
+            judge(page, f"{'Like' if label else 'Dislike'} {known[item]['title']}")
             if events.get(item) == label:
                 del events[item]  # the same opinion again removes it
             else:
@@ -233,19 +290,69 @@ def test_the_page_shows_the_answers_of_the_service(
             "count => document.querySelector('#stage').textContent.startsWith(count + ' event')", arg=len(events)
         )
         done = [(*event, context) for event in events.items()]
-        answers = asked(service, done, context=context, items=list(candidates))
-        assert shown(page) == ranked(answers, done, candidates, "you")
-        expect(page.locator("#legend-parts")).to_have_text(re.compile("would lose without it$" if events else "^$"))
+        answers = asked(service, done, context=context, items=list(known))
+        expected = ranked(answers, done, known, "you", context)
+        assert shown(page) == expected[:20]
+        expect(page.locator("#legend-parts")).to_have_text(re.compile("share of the coloured bar$" if events else "^$"))
+    assert len(events) > 2
+    said = " ".join(cause for row in expected for cause in row["causes"])
+    assert "you liked this very item" in said or "you disliked this very item" in said
+    assert re.search("same genres as you (dis)?liked: ", said)
+
+    seen: list[str] = [row["item"] for row in shown(page)]
+    for rest in ("21–40 of 43", "41–43 of 43"):
+        page.get_by_role("button", name="Lower ranks").click()
+        expect(page.locator("#range")).to_have_text(rest)
+        seen += [row["item"] for row in shown(page)]
+    assert seen == [row["item"] for row in expected], "the whole catalogue, page by page"
+    page.get_by_label("Also rank what you judged").uncheck()
+    expect(page.locator("#range")).to_have_text(f"1–20 of {43 - len(events)}")
+    assert not events.keys() & {row["item"] for row in shown(page)}
+    page.get_by_label("Find an item").fill("SHOESTRING")
+    expect(page.locator("#ranking > li")).to_have_count(6)
+    wanted = [row for row in expected if "Shoestring" in known[row["item"]]["title"]]
+    assert shown(page) == wanted, "with their ranks among all films"
+
+
+def top_genres(page: Page) -> dict[str, int]:
+    """How many of the first ten rows have each genre."""
+    rows = [row["about"] for row in shown(page)[:10]]
+    return {genre: sum(genre in row for row in rows) for genre in GENRES}
+
+
+def test_three_likes_fill_the_top_with_their_genre(visit: Visit) -> None:
+    genre = "Science fiction"
+    page = visit()
+    before = top_genres(page)
+    for count, title in enumerate(("Rockets by Night", "Rockets in a Week", "Rockets from the North"), start=1):
+        page.get_by_label("Find an item").fill(title)
+        expect(page.locator("#ranking > li")).to_have_count(1)
+        judge(page, f"Like {title}")
+        expect(page.locator("#stage")).to_contain_text(f"{count} event")
+    page.get_by_label("Find an item").fill("")
+    expect(page.locator("#ranking > li")).to_have_count(20)
+    after = top_genres(page)
+    assert before[genre] <= 3, before
+    assert after[genre] >= before[genre] + 4, (before, after)
+    assert after[genre] > max(after[other] for other in GENRES if other != genre)
+    for row in shown(page)[:3]:
+        assert f"same genres as you liked: {genre}" in row["main"]
+    told = page.locator("#mix li").evaluate_all("many => many.map(one => [one.dataset.value, +one.dataset.count])")
+    assert dict(told).items() <= after.items()
+    assert told[0] == [genre, after[genre]]
+    expect(page.locator("#mix li").first).to_contain_text(f"▲{after[genre] - before[genre]}")
 
 
 def test_a_like_moves_the_ranking_undo_and_reset_bring_it_back(visit: Visit) -> None:
     page = visit()
     fresh = shown(page)
-    judge(page, "Like Jazz by Night")
+    title = like_first(page)
     expect(page.locator("#stage")).to_have_text("1 event · cold-start stage I")
     once = shown(page)
+    expect(page.locator("#events .title")).to_have_text(title)
+    assert title not in page.locator("#ranking .title").all_inner_texts()
     assert [row["item"] for row in once] != [row["item"] for row in fresh]
-    judge(page, "Dislike Stars in a Week")
+    judge(page, f"Dislike {page.locator('#ranking .title').last.inner_text()}")
     expect(page.locator("#stage")).to_contain_text("2 events")
     assert shown(page) != once
     page.get_by_role("button", name="Undo").click()
@@ -263,13 +370,13 @@ def test_everything_can_be_done_from_the_keyboard(visit: Visit) -> None:
     page = visit()
     shown(page)
 
-    def tab_to(name: str) -> None:
-        for _ in range(80):
-            page.keyboard.press("Tab")
+    def tab_to(name: str, *, back: bool = False) -> None:
+        for _ in range(100):
+            page.keyboard.press("Shift+Tab" if back else "Tab")
             *names, outline = page.evaluate(  # in one call: the page may redraw its lists between two calls
                 """() => {
                     const node = document.activeElement;
-                    return [node.ariaLabel, node.innerText, node.id, getComputedStyle(node).outlineStyle];
+                    return [node.ariaLabel, node.innerText, node.id, node.name, getComputedStyle(node).outlineStyle];
                 }"""
             )
             if name in names:
@@ -277,29 +384,46 @@ def test_everything_can_be_done_from_the_keyboard(visit: Visit) -> None:
                 return
         pytest.fail(f"no way to {name}")
 
+    tab_to("age")
     tab_to("search")
     page.keyboard.type("shoestring")
-    expect(page.locator("#found li")).to_have_count(6)
-    tab_to("Like Chess on a Shoestring")
+    expect(page.locator("#ranking > li")).to_have_count(6)
+    tab_to("Like Detectives on a Shoestring")
     page.keyboard.press("Enter")
     expect(page.locator("#events li")).to_have_count(1)
-    tab_to("Forget Chess on a Shoestring")
+    expect(page.locator("#announced")).to_contain_text("Ranking updated: 1 event")
+    expect(page.get_by_role("button", name="Like Detectives on a Shoestring", exact=True)).to_be_focused()
+    tab_to("Forget Detectives on a Shoestring", back=True)
     page.keyboard.press("Space")
     expect(page.locator("#events li")).to_have_count(0)
     expect(page.get_by_role("button", name="Undo")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#events li")).to_have_count(1)
-    tab_to("Dislike Stars for Beginners")
+    tab_to("search", back=True)
+    page.keyboard.press("Control+A")
+    page.keyboard.press("Delete")
+    expect(page.locator("#ranking > li")).to_have_count(20)
+    first = page.locator("#ranking > li").first
+    why = first.locator("summary")
+    tab_to(why.inner_text())
+    page.keyboard.press("Enter")
+    expect(first.locator(".because")).to_be_visible()
+    title = first.locator(".title").inner_text()
+    tab_to(f"Dislike {title}")
     page.keyboard.press("Enter")
     expect(page.locator("#announced")).to_contain_text("Ranking updated: 2 events")
-    expect(page.get_by_role("button", name="Dislike Stars for Beginners").last).to_be_focused()
-    tab_to("Reset")
+    expect(page.locator("#ranking > li").first.get_by_role("button").first).to_be_focused()
+    tab_to("later")
+    page.keyboard.press("Enter")
+    expect(page.locator("#range")).to_have_text("21–40 of 41")
+    expect(page.locator("#later")).to_be_focused()
+    tab_to("Reset", back=True)
     page.keyboard.press("Enter")
     expect(page.locator("#events li")).to_have_count(0)
-    tab_to("Start from a random test user")
+    tab_to("Start from a random test user", back=True)
     page.keyboard.press("Enter")
     expect(page.get_by_role("button", name="Another test user")).to_be_focused()
-    tab_to("shown")
+    tab_to("shown", back=True)
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     expect(page.locator("#replayed li")).to_have_count(2)
@@ -329,10 +453,10 @@ def test_a_test_user_is_compared_with_what_they_did_next(visit: Visit, service: 
     expect(page.locator("#replayed li")).to_have_count(len(known))
 
     done = [(event["item"], event["label"], event["context"]) for event in known]
-    titles = {event["item"]: event["title"] for event in events}
-    met = {event["item"]: {**event["context"], "item": event["item"]} for event in following}
+    titles = {event["item"]: event for event in events}
+    met = {event["item"]: {**event["context"], "film": event["item"]} for event in following}
     rows = shown(page)
-    assert rows == ranked(asked(service, done, candidates=list(met.values())), done, titles, "they")
+    assert rows == ranked(asked(service, done, candidates=list(met.values())), done, titles, "they", met)
     order = [row["item"] for row in rows]
     marks = page.locator("#ranking .truth").all_inner_texts()
     assert marks == ["liked next" if really[item] else "disliked next" for item in order]
@@ -373,10 +497,12 @@ def test_a_phone_never_scrolls_sideways(visit: Visit, width: int, path: str) -> 
         return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
 
     if path == "/":
-        shown(page)
-        judge(page, "Like Stars by Night")
+        like_first(page)
         expect(page.locator("#stage")).to_contain_text("1 event ")
         assert fits()
+        page.locator("#ranking summary").first.click()
+        assert fits()
+        page.get_by_text("Replay a test user").click()
         page.get_by_role("button", name="Start from a random test user").click()
         expect(page.locator(".truth").first).to_be_visible()
     else:
@@ -385,12 +511,35 @@ def test_a_phone_never_scrolls_sideways(visit: Visit, width: int, path: str) -> 
     assert fits()
 
 
+def test_on_a_phone_the_ranking_is_next_to_what_was_liked(visit: Visit) -> None:
+    page = visit(width=390)
+    height = page.evaluate("innerHeight")
+
+    def box(place: str) -> tuple[float, float]:
+        found = page.locator(place).first.bounding_box()
+        assert found is not None
+        return found["y"], found["y"] + found["height"]
+
+    for count in (1, 2, 3):
+        like_first(page)
+        expect(page.locator("#stage")).to_contain_text(f"{count} event")
+    shown(page)
+    page.evaluate("scrollTo(0, 0)")
+    liked, first = box("#events li"), box("#ranking > li")
+    assert liked[0] >= 0
+    assert first[1] <= height, "a like and the first row are in sight together"
+    page.locator("#ranking > li").last.scroll_into_view_if_needed()
+    assert 0 <= box("#events li")[0] < 60, "what was liked stays in sight along the whole ranking"
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator("#events li")).to_have_count(2)
+
+
 def test_a_like_at_the_end_of_the_list_leaves_its_end_in_sight(visit: Visit) -> None:
     page = visit(width=390)
     end = "document.querySelector('#ranking').getBoundingClientRect().bottom"
     for count in (1, 2, 3):
         shown(page)
-        button = page.locator("#ranking li:not(.judged)").last.get_by_role("button").first
+        button = page.locator("#ranking > li").last.locator(".like")
         button.scroll_into_view_if_needed()
         before, place = page.evaluate(end), button.bounding_box()
         assert place is not None
@@ -403,11 +552,13 @@ def test_a_like_at_the_end_of_the_list_leaves_its_end_in_sight(visit: Visit) -> 
 def test_a_refusal_is_said_and_can_be_tried_again(visit: Visit, troubles: list[str]) -> None:
     page = visit()
     fresh = shown(page)
-    page.route("**/v1/predict", lambda route: route.fulfill(status=503, json={"error": "the model is being changed."}))
-    judge(page, "Like Stars by Night")
+    page.route(
+        "**/v1/recommend", lambda route: route.fulfill(status=503, json={"error": "the model is being changed."})
+    )
+    like_first(page)
     expect(page.get_by_role("alert")).to_contain_text("The server answered 503: the model is being changed.")
     assert shown(page) == fresh, "the last good ranking stays"
-    page.unroute("**/v1/predict")
+    page.unroute("**/v1/recommend")
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("alert")).to_have_count(0)
     expect(page.locator("#stage")).to_contain_text("1 event ")
@@ -436,9 +587,9 @@ def test_a_server_that_demands_a_token_gets_it(visit: Visit, guarded: Serving, t
     assert "401" in troubles.pop()
 
 
-def test_a_model_without_a_catalogue_says_so(visit: Visit) -> None:
-    nothing = {"items": [], "size": 0}
-    page = visit(prepare=lambda page: page.route("**/v1/catalogue*", lambda route: route.fulfill(json=nothing)))
+def test_a_model_without_a_catalogue_says_so(visit: Visit, service: Serving) -> None:
+    model = service.client.get("/v1/model").json() | {"catalogue": 0, "recommends": False}
+    page = visit(prepare=lambda page: page.route("**/v1/model", lambda route: route.fulfill(json=model)))
     expect(page.get_by_text("This model has no catalogue")).to_be_visible()
 
 
@@ -447,7 +598,7 @@ def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, scored_expo
         page = visit(of=scored)
         expect(page.locator(".lead")).to_contain_text("This model needs “model_score” with each candidate")
         assert shown(page)
-        for hidden in ("#visitor", "#draw-items", "#leave"):
+        for hidden in ("#who", "#yours", "#tools", "#pager", "#leave"):
             expect(page.locator(hidden)).to_be_hidden()
         page.locator("#shown").press("End")
         expect(page.locator("#stage")).to_have_text(re.compile("^[1-9]"))
@@ -455,52 +606,47 @@ def test_a_model_that_needs_a_score_replays_test_users(visit: Visit, scored_expo
         expect(page.get_by_role("alert")).to_have_count(0)
 
 
-def test_causes_are_said_by_a_model_that_knows_them(visit: Visit, third: Path, tmp_path: Path) -> None:
-    with serving(third, "--store", tmp_path / "events") as plus:
-        page = visit(of=plus)
-        shown(page)
-        found = plus.client.get("/v1/catalogue", params={"limit": 20}).json()["items"]
-        titles = {one["item"]: one["title"] or f"item {one['item']}" for one in found}
-        fields = plus.client.get("/v1/model").json()["fields"]
-        context = {one["name"]: one["values"][0] for one in fields if one["role"] != "item" and one["values"]}
-        done: list[Event] = [(item, float(place % 2), context) for place, item in enumerate(list(titles)[:6])]
-        for count, (item, label, _) in enumerate(done, start=1):
-            judge(page, f"{'Like' if label else 'Dislike'} {titles[item]}")
+def test_a_model_that_knows_no_causes_names_events(visit: Visit, exported: Path, tmp_path: Path) -> None:
+    with serving(exported, "--store", tmp_path / "events") as ridge:
+        page = visit(of=ridge)
+        for count in (1, 2):
+            title = like_first(page)
             expect(page.locator("#stage")).to_contain_text(f"{count} event")
         rows = shown(page)
-        assert rows == ranked(asked(plus, done, context=context, items=list(titles)), done, titles, "you")
-        assert all(row["causes"] for row in rows)  # only the largest are named one by one
-        assert any("this very item" in row["causes"] for row in rows)
-        for item, label, _ in done:
-            (own,) = (row for row in rows if row["item"] == item)
-            assert own["because"].startswith(f"because you {'liked' if label else 'disliked'} {titles[item]} ")
+        assert all(row["main"].startswith("you liked item ") and not row["causes"] for row in rows)
+        assert any(row["main"] == f"you liked {title}" for row in rows)
+        expect(page.locator("#legend-parts")).to_have_text(re.compile("would lose without it$"))
 
 
 def test_an_answer_that_comes_late_does_not_replace_a_newer_one(visit: Visit) -> None:
     page = visit()
     shown(page)
     held: list[Route] = []
-    page.route("**/v1/predict", lambda route: held.append(route))
-    judge(page, "Like Stars by Night")
-    judge(page, "Like Bread by Night")
+    page.route("**/v1/recommend", lambda route: held.append(route))
+    first, second = page.locator("#ranking .title").all_inner_texts()[:2]
+    judge(page, f"Like {first}")
+    judge(page, f"Like {second}")
     page.wait_for_function("document.querySelectorAll('#events li').length === 2")
     while len(held) < 2:
         page.wait_for_timeout(20)
     held[1].continue_()
     expect(page.locator("#stage")).to_contain_text("2 events")
-    held[0].continue_()
     newest = shown(page)
-    page.unroute("**/v1/predict")
-    page.get_by_label("Find an item").fill("jazz")
-    expect(page.locator("#found li")).to_have_count(6)
+    held[0].continue_()
+    page.unroute("**/v1/recommend")
+    page.get_by_label("Find an item").fill("lovers")
+    expect(page.locator("#ranking > li")).to_have_count(7)
+    page.get_by_label("Find an item").fill("")
+    expect(page.locator("#ranking > li")).to_have_count(20)
     assert shown(page) == newest
 
 
 def test_a_title_is_text_whatever_it_holds(visit: Visit) -> None:
     page = visit()
-    judge(page, f"Like {MARKUP}")
     page.get_by_label("Find an item").fill(MARKUP)
-    for place in ("#events .title", "#found .title", "#ranking .title", "#ranking .reason"):
+    expect(page.locator("#ranking > li")).to_have_count(1)
+    judge(page, f"Like {MARKUP}")
+    for place in ("#events .title", "#ranking .title", "#ranking .reason"):
         expect(page.locator(place, has_text=MARKUP).first).to_have_text(MARKUP)
 
 
@@ -513,8 +659,7 @@ def test_rows_slide_unless_the_visitor_wants_calm(visit: Visit, motion: str) -> 
         )
 
     page = visit(reduced_motion=motion, prepare=count_slides)
-    shown(page)
-    judge(page, "Like Jazz by Night")
+    like_first(page)
     expect(page.locator("#stage")).to_contain_text("1 event ")
     assert (page.evaluate("window.slides") > 0) == (motion == "no-preference")
 

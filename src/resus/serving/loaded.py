@@ -20,7 +20,7 @@ from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
-from resus.serving.messages import CatalogueItem, FieldAnswer, Role, UserHistory
+from resus.serving.messages import CatalogueItem, FieldAnswer, PastEvent, Role, UserHistory
 from resus.serving.profiles import NO_PROFILE, PROFILES, Profiles, described
 from resus.serving.store import Event
 
@@ -188,9 +188,13 @@ class LoadedModel:
             for place in catalogue.search(query, limit, offset)
         ]
 
-    def title_of(self, item: str) -> str | None:
-        place = self.catalogue.places.get(item) if self.catalogue else None
-        return None if self.catalogue is None or place is None else self.catalogue.titles[place]
+    def with_description(self, event: PastEvent) -> PastEvent:
+        """The event with the title and the fields of its item."""
+        place = self.catalogue.places.get(event.item) if self.catalogue else None
+        if self.catalogue is None or place is None:
+            return event
+        fields = self.catalogue.describe(self.features, place)
+        return event.model_copy(update={"title": self.catalogue.titles[place], "fields": fields})
 
     @property
     def meaning(self) -> Meaning:

@@ -307,8 +307,7 @@ def _add_model(app: FastAPI, service: Service) -> None:
         if not loaded.histories:
             raise HTTPException(404, "this model has no test users: serve the folder that 'resus export' writes")
         history = random.choice(loaded.histories)  # noqa: S311  # not a secret
-        titled = [event.model_copy(update={"title": loaded.title_of(event.item)}) for event in history.events]
-        return UserHistory(events=titled)
+        return UserHistory(events=[loaded.with_description(event) for event in history.events])
 
     @app.get("/v1/results", responses=UNKNOWN, summary="Read the evaluation of the loaded model")
     def read_results() -> ResultsAnswer:

@@ -23,5 +23,10 @@ export function signed(value) {
 }
 
 export function counted(count, noun) {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+  return `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** A whole number with its thousands apart. */
+export function grouped(count) {
+  return count.toLocaleString("en");
 }

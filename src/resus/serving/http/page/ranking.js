@@ -1,8 +1,11 @@
-import { counted, drawn, element, signed } from "./elements.js";
+import { counted, drawn, element, grouped, signed } from "./elements.js";
+import { described } from "./items.js";
+import { inWords } from "./reasons.js";
 
-const CAUSES = 3; // said one by one
-const REASONS = 2; // said one by one
-const SPAN = 46; // per cent of the drawing on each side of zero
+const MAIN = 2; // causes that are said before the row is opened
+const MINOR = 0.4; // a cause this much smaller than the largest one is not a main one
+const REASONS = 3; // events that are named
+const EDGE = 2; // per cent of the drawing on each side
 const CALM = matchMedia("(prefers-reduced-motion: reduce)");
 
 /** The ranked list. Rows are kept by item, so a row that moves is seen to move and keeps the keyboard's focus. */
@@ -14,29 +17,36 @@ export class Ranking {
   }
 
   /**
-   * `entries`, the best first: item, title, probability, basis, residual, deviation, causes, reasons, label, truth, and
-   * whether the parts of the reasons are `shares` of the residual.
+   * `entries`, the best first: item, rank, places climbed by the events, title, fields, probability, basis, residual,
+   * deviation, causes, reasons, label, truth, and whether the parts of the reasons are `shares` of the residual.
    */
   show(entries, { picks = null } = {}) {
-    const focused = document.activeElement;
-    const before = new Map([...this.rows].map(([item, row]) => [item, { rank: row.rank, top: row.node.offsetTop }]));
-    const comparable = entries.length === before.size && entries.every((entry) => before.has(entry.item));
-    const limit = limitOf(entries);
+    const focused = this.list.contains(document.activeElement) ? document.activeElement : null;
+    const focusedPlace = [...this.rows.values()].findIndex(({ node }) => node.contains(focused));
+    const tops = new Map([...this.rows].map(([item, row]) => [item, row.node.offsetTop]));
+    const range = rangeOf(entries);
     const rows = new Map();
     entries.forEach((entry, place) => {
       const row = this.rows.get(entry.item) ?? newRow(entry.item, this.judge);
-      row.rank = place + 1;
-      fill(row, entry, limit, comparable ? before.get(entry.item).rank - row.rank : 0);
+      fill(row, entry, range);
       row.node.classList.toggle("last-pick", picks !== null && place + 1 === picks && picks < entries.length);
       rows.set(entry.item, row);
     });
     for (const [item, row] of this.rows) if (!rows.has(item)) row.node.remove();
     this.rows = rows;
     this.list.append(...[...rows.values()].map((row) => row.node)); // never empty: a short page would scroll up
-    if (this.list.contains(focused)) focused.focus({ preventScroll: true });
-    if (comparable && !CALM.matches) {
-      for (const [item, row] of rows) slide(row.node, before.get(item).top - row.node.offsetTop);
+    this.focusAgain(focused, focusedPlace);
+    if (tops.size && !CALM.matches) {
+      for (const [item, row] of rows) slide(row.node, tops.has(item) ? tops.get(item) - row.node.offsetTop : null);
     }
+  }
+
+  /** On the same button; if its row is gone, on the like of the row that took its place. */
+  focusAgain(focused, place) {
+    if (!focused) return;
+    const left = [...this.rows.values()][Math.min(place, this.rows.size - 1)];
+    const next = focused.isConnected ? focused : (left?.parts.like.isConnected && left.parts.like) || this.list;
+    next.focus({ preventScroll: true });
   }
 
   clear() {
@@ -45,9 +55,11 @@ export class Ranking {
   }
 }
 
+/** From where it was; a row that was not there (null) fades in. */
 function slide(node, distance) {
-  if (!distance) return;
-  node.animate([{ transform: `translateY(${distance}px)` }, { transform: "none" }], {
+  if (distance === 0) return;
+  const from = distance === null ? { opacity: 0 } : { transform: `translateY(${distance}px)` };
+  node.animate([from, { opacity: 1, transform: "none" }], {
     duration: 420,
     easing: "cubic-bezier(.2, .7, .2, 1)",
   });
@@ -58,8 +70,11 @@ function newRow(item, judge) {
     rank: element("span", { className: "place" }),
     move: element("span", { className: "move" }),
     title: element("span", { className: "title" }),
-    causes: element("span", { className: "because causes" }),
-    because: element("span", { className: "because" }),
+    fields: element("span", { className: "about" }),
+    why: element("details", { className: "why" }),
+    main: element("summary"),
+    causes: element("ul", { className: "causes" }),
+    because: element("p", { className: "because" }),
     bar: newBar(),
     probability: element("span", { className: "probability" }),
     acts: element("span", { className: "acts" }),
@@ -67,25 +82,30 @@ function newRow(item, judge) {
     dislike: judgeButton(0, () => judge(item, 0)),
     truth: element("span", { className: "truth" }),
   };
+  parts.why.append(parts.main, parts.causes, parts.because);
   const node = element("li", { className: "row", "data-item": item },
     element("span", { className: "rank" }, parts.rank, parts.move),
-    element("span", { className: "what" }, parts.title, parts.causes, parts.because),
+    element("div", { className: "what" }, parts.title, parts.fields, parts.why),
     parts.bar.svg,
     parts.probability,
     parts.acts,
   );
-  return { node, parts, rank: 0 };
+  return { node, parts };
 }
 
-function fill({ node, parts, rank }, entry, limit, climbed) {
-  parts.rank.textContent = rank;
-  parts.move.className = `move ${climbed > 0 ? "up" : "down"}`;
-  parts.move.textContent = climbed ? `${climbed > 0 ? "▲" : "▼"}${Math.abs(climbed)}` : "";
+function fill({ node, parts }, entry, range) {
+  const who = entry.truth === null ? "you" : "they";
+  parts.rank.textContent = grouped(entry.rank);
+  showMove(parts.move, entry);
   parts.title.textContent = entry.title;
-  parts.causes.replaceChildren(...caused(entry.causes));
-  parts.because.replaceChildren(...because(entry.reasons, entry.shares, entry.truth === null ? "you" : "they"));
+  parts.fields.textContent = described(entry.fields);
+  parts.why.hidden = !entry.reasons.length && !entry.causes.length;
+  parts.main.textContent = mainReason(entry, who);
+  parts.causes.replaceChildren(...entry.causes.map((cause) =>
+    element("li", {}, `${inWords(cause, entry, who)} `, weight(cause.part))));
+  parts.because.replaceChildren(...because(entry.reasons, entry.shares, who));
   parts.probability.textContent = percent(entry.probability);
-  fillBar(parts.bar, entry, limit);
+  fillBar(parts.bar, entry, range);
   node.classList.toggle("judged", entry.label !== null);
   if (entry.truth === null) {
     press(parts.like, entry.label === 1, `Like ${entry.title}`);
@@ -98,11 +118,27 @@ function fill({ node, parts, rank }, entry, limit, climbed) {
   }
 }
 
-/** The largest causes one by one and the others in one sum, so that what is read adds up to the bar. */
-function caused(causes) {
-  const said = causes.slice(0, CAUSES).flatMap(({ cause, part }, place) => [place ? ", " : "", `${cause} `, weight(part)]);
-  const others = causes.slice(CAUSES);
-  return others.length ? [...said, ", other causes ", weight(sumOf(others))] : said;
+/** How far the events moved an item. */
+function showMove(place, { rank, climbed }) {
+  place.className = `move ${climbed > 0 ? "up" : "down"}`;
+  place.replaceChildren();
+  if (!climbed) return;
+  place.title = `rank ${grouped(rank + climbed)} without events`;
+  place.append(
+    element("span", { "aria-hidden": "true" }, `${climbed > 0 ? "▲" : "▼"}${grouped(Math.abs(climbed))}`),
+    element("span", { className: "unseen" }, ` ${place.title}`),
+  );
+}
+
+/** The largest causes in words; of a model that knows none, the event that moved the score most. */
+function mainReason(entry, who) {
+  const [largest] = entry.causes;
+  if (largest) {
+    const main = entry.causes.slice(0, MAIN).filter(({ part }) => Math.abs(part) >= MINOR * Math.abs(largest.part));
+    return main.map((cause) => inWords(cause, entry, who)).join(" · ");
+  }
+  const [event] = entry.reasons;
+  return event ? `${who} ${event.label ? "liked" : "disliked"} ${event.title}` : "";
 }
 
 /** The first reasons one by one. If parts are shares of the bar, the other likes and the other dislikes are summed. */
@@ -150,11 +186,13 @@ export function thumb(label) {
   );
 }
 
-/** The largest log-odds drawn; a whisker may widen it, but not squeeze the bars to nothing. */
-function limitOf(entries) {
-  const reach = Math.max(0.5, ...entries.flatMap((entry) => [entry.basis, entry.basis + entry.residual].map(Math.abs)));
-  const whiskers = entries.map((entry) => Math.abs(entry.basis + entry.residual) + (entry.deviation ?? 0));
-  return Math.max(reach, Math.min(1.5 * reach, Math.max(...whiskers)));
+/** The log-odds that are drawn, from where to where; whiskers may widen them, but not squeeze the bars to nothing. */
+function rangeOf(entries) {
+  const ends = entries.flatMap((entry) => [entry.basis, entry.basis + entry.residual]);
+  const [low, high] = [Math.min(0, ...ends), Math.max(0, ...ends)];
+  const room = Math.max(0.5, high - low) / 4;
+  const whiskers = entries.flatMap(({ basis, residual, deviation }) => [-1, 1].map((side) => basis + residual + side * deviation));
+  return [Math.max(low - room, Math.min(low, ...whiskers)), Math.min(high + room, Math.max(high, ...whiskers))];
 }
 
 function newBar() {
@@ -166,14 +204,15 @@ function newBar() {
     low: part("whisker", 8, 8),
     high: part("whisker", 8, 8),
   };
-  const zero = drawn("line", { class: "zero", x1: "50%", x2: "50%", y1: 0, y2: 24 });
+  bar.zero = drawn("line", { class: "zero", y1: 0, y2: 24 });
   const over = [bar.residual, bar.whisker, bar.low, bar.high];
-  bar.svg = drawn("svg", { class: "bar", role: "img", height: 24 }, bar.basis, zero, ...over);
+  bar.svg = drawn("svg", { class: "bar", role: "img", height: 24 }, bar.basis, bar.zero, ...over);
   return bar;
 }
 
-function fillBar(bar, { basis, residual, deviation }, limit) {
-  const at = (value) => 50 + (SPAN * Math.max(-limit * 1.06, Math.min(limit * 1.06, value))) / limit;
+function fillBar(bar, { basis, residual, deviation }, [low, high]) {
+  const at = (value) => EDGE + ((100 - 2 * EDGE) * (Math.max(low, Math.min(high, value)) - low)) / (high - low);
+  for (const end of ["x1", "x2"]) bar.zero.setAttribute(end, `${at(0)}%`);
   const stretch = (rect, from, to) => {
     rect.setAttribute("x", `${Math.min(at(from), at(to))}%`);
     rect.setAttribute("width", `${Math.abs(at(from) - at(to))}%`);
@@ -186,21 +225,8 @@ function fillBar(bar, { basis, residual, deviation }, limit) {
   stretch(bar.whisker, total - spread, total + spread);
   for (const [cap, end] of [[bar.low, total - spread], [bar.high, total + spread]]) {
     cap.setAttribute("x", `${at(end)}%`);
-    cap.setAttribute("width", spread && Math.abs(end) <= limit * 1.06 ? 1.5 : 0);
+    cap.setAttribute("width", spread && low <= end && end <= high ? 1.5 : 0);
   }
   const sure = deviation === null ? "" : `, give or take ${deviation.toFixed(2)}`;
   bar.svg.setAttribute("aria-label", `log-odds: everyone ${signed(basis)}, the events ${signed(residual)}${sure}`);
-}
-
-/** How well a ranking agrees with what really happened: likes among the first picks, and pairs in the right order. */
-export function agreement(entries, scoreOf) {
-  const ranked = [...entries].sort((one, other) => scoreOf(other) - scoreOf(one));
-  const liked = ranked.filter((entry) => entry.truth === 1);
-  const rest = ranked.filter((entry) => entry.truth === 0);
-  const right = liked.flatMap((one) => rest.map((other) => (Math.sign(scoreOf(one) - scoreOf(other)) + 1) / 2));
-  return {
-    picks: liked.length,
-    hits: ranked.slice(0, liked.length).filter((entry) => entry.truth === 1).length,
-    pairs: right.length ? right.reduce((sum, value) => sum + value, 0) / right.length : null,
-  };
 }
