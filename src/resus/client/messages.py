@@ -178,12 +178,13 @@ class News(Answer):
 
 
 class PastEvent(Answer):
-    """An event of a test user. `context` holds the fields that are not the item's own."""
+    """An event of a test user. `context` holds the fields that are not the item's own, `fields` those that are."""
 
     item: str
     context: dict[str, Any]
     label: float
     title: str | None = None
+    fields: dict[str, Any] | None = None
 
 
 class ProfileAnswer(Answer):
