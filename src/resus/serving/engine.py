@@ -56,8 +56,8 @@ class Engine:
         self._changes: ItemChanges | None = None
         self._refreshing = threading.Lock()
         self.shelf: Shelf | None = None
-        if loaded.catalogue is not None and not loaded.config.predictor.score_column:  # else a row may have no score
-            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue)
+        if loaded.catalogue is not None and (loaded.own or not loaded.config.predictor.score_column):  # all have scores
+            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue, own=loaded.own)
 
     def follow(self, changes: ItemChanges) -> None:
         """Apply changes of items, those that are known now and those to come."""
@@ -70,14 +70,19 @@ class Engine:
         if self._changes is None or loaded.catalogue is None:
             raise DataError("this model has no catalogue: serve the folder that 'resus export' writes")
         own = [name for name in loaded.catalogue.fields if name != loaded.item]
+        if loaded.own is not None:
+            own += [name for name in loaded.own.own_of_item if name not in own]
         for name in change.fields:
             if name not in own:
                 raise DataError(f"fields: {name!r} is not a field that describes an item: use {', '.join(own)}")
         if len(change.model_dump_json()) > MAX_FEATURES_BYTES:
             raise DataError(f"the item takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its title or its fields")
         row = Rows(*loaded.features.encode_rows([change.fields]))  # what the model cannot read is not stored
-        if not change.removed and loaded.catalogue.place_of(change.item) < 0:
+        is_new = not change.removed and loaded.catalogue.place_of(change.item) < 0
+        if is_new:
             loaded.catalogue.refuse_missing(loaded.features, row)
+        if loaded.own is not None:
+            loaded.own.check_item(change.fields, is_new=is_new)
         self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
         self._refresh()
 
@@ -95,9 +100,10 @@ class Engine:
             if not changes:
                 return
             catalogue, changed = self.loaded.catalogue.updated(self.loaded.features, changes)
+            own = self.loaded.own and self.loaded.own.updated(catalogue, changes)
             if self.shelf is not None:
-                self.shelf = self.shelf.updated(catalogue, changed)
-            self.loaded = replace(self.loaded, catalogue=catalogue)
+                self.shelf = self.shelf.updated(catalogue, changed, own)
+            self.loaded = replace(self.loaded, catalogue=catalogue, own=own)
             self.live_users.change_items(self.loaded, changed.tolist())
 
     def observe(self, events: Sequence[PostedEvent]) -> EventsAnswer:
@@ -146,7 +152,7 @@ class Engine:
         context = loaded.with_item(request.context)
         if not shelf.knows(context):
             raise DataError(
-                f"context: {', '.join(shelf.catalogue.fields)} are fields of the items: leave them out, or use filter"
+                f"context: {', '.join(sorted(shelf.of_items))} are fields of the items: leave them out, or use filter"
             )
         allowed = matching(shelf.catalogue, loaded.features, request.filter)
         noticed = Noticed()
@@ -216,10 +222,12 @@ class Engine:
         self._refresh()
         loaded = self.loaded
         of_items = loaded.catalogue.fields if loaded.catalogue else (loaded.item,)
+        if loaded.own is not None:
+            of_items += loaded.own.own_of_item
         for name in fields:
             if name in of_items or name == "item":
                 raise DataError(f"fields: {name!r} describes an item, not a user: leave it out")
-            if name == loaded.config.predictor.score_column:
+            if name == loaded.score:
                 raise DataError(f"fields: {name!r} is the score of the shared model, which each candidate brings")
         kept = {name: value for name, value in fields.items() if name in loaded.field_names}
         if fields and not kept:
@@ -227,6 +235,8 @@ class Engine:
         if len(as_json(kept, "the fields of a profile")) > MAX_FEATURES_BYTES:
             raise DataError(f"the profile takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its values")
         loaded.features.encode_rows([kept])  # what the model cannot read is not stored
+        if loaded.own is not None:
+            loaded.own.check(kept)
         self._check_still_readable(user, kept)
         try:
             self.store.set_profile(user, kept)
@@ -310,13 +320,14 @@ class Engine:
         context = loaded.with_item(request.context)
         if request.items is not None and shelf is not None and shelf.knows(context):
             places, names = shelf.places(request.items)
-            kept = shelf.context(described(context, profile))
             strangers = int((places == len(shelf)).sum())
-            noticed.add({loaded.item: strangers} if strangers else {}, len(places))
-            noticed.add(kept.unknown, 1)
-            noticed.add_names(context, loaded.field_names)
-            with np.errstate(over="ignore", invalid="ignore"):
-                return names, shelf.encode(places, kept)
+            if not (strangers and loaded.own):  # what the user's own model says of them, the shelf does not know
+                kept = shelf.context(described(context, profile))
+                noticed.add({loaded.item: strangers} if strangers else {}, len(places))
+                noticed.add(kept.unknown, 1)
+                noticed.add_names(context, loaded.field_names)
+                with np.errstate(over="ignore", invalid="ignore"):
+                    return names, shelf.encode(places, kept)
         candidates: list[dict[str, Any]]
         if request.items is not None:
             candidates = [{**context, loaded.item: item} for item in request.items]
