@@ -73,7 +73,7 @@ class OwnInputs:
             )
             return cls(file, score, reads, None)
         reads = tuple(score.columns(schema, [*found.columns], "the table"))
-        return cls(file, score, reads, found.select(dict.fromkeys(reads)))
+        return cls(file, score, reads, found.select(reads))
 
     @property
     def name(self) -> str:
