@@ -123,14 +123,16 @@ class LoadedModel:
         return self.features.count_unknown_values(rows, *self.features.encode_rows(rows))
 
     def profile_of(self, user: str, stored: Mapping[str, Any] = NO_PROFILE) -> Mapping[str, Any]:
-        """The fields that describe a user: those that are stored, then those of the export. A stored null hides one."""
+        """The fields that describe a user: those that are stored, then those of the export. A stored null hides one;
+        to the user's own model it is a missing value."""
         exported = self.profiles.of_user(spelled(user)) if self.profiles else NO_PROFILE
         if self.own is not None:
             exported = {**exported, **self.own.of_user(spelled(user))}
         if not stored:
             return exported
         both = {**exported, **{name: value for name, value in stored.items() if name in self.field_names}}
-        return {name: value for name, value in both.items() if value is not None}
+        of_own_model = self.own.facts.reads if self.own else ()
+        return {name: value for name, value in both.items() if value is not None or name in of_own_model}
 
     def with_item(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The same row, with the key `item` renamed to the item's field, unless a field is really called `item`."""

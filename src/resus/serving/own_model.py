@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -20,11 +20,12 @@ from resus.checked_folder import CheckedFolder
 from resus.data.fields.feature_map import Block, FeatureMap
 from resus.data.fields.values import spelled, text_of
 from resus.errors import ArtifactError, DataError, ResusError, RowError
-from resus.external.choice import MAX_MODEL_BYTES, ModelFile
-from resus.external.score_column import ScoreColumn
 from resus.model.inference.parts import Rows
 from resus.serving.catalogue import Catalogue
 from resus.serving.profiles import Keys
+
+if TYPE_CHECKING:
+    from resus.external.score_column import ScoreColumn
 
 FILE = "own-model"  # with the ending of the user's file
 INPUTS = "own-model.arrow"
@@ -55,7 +56,7 @@ class OwnModel:
     """Never changes, so threads may share it; they take turns with the library, which scores in one thread."""
 
     facts: OwnFacts
-    score: ScoreColumn
+    score: "ScoreColumn"
     block: Block  # of the field that holds the score
     item: str  # the field of the item's id
     of_items: Mapping[str, Values]  # raw values, by the place of an item in the catalogue
@@ -65,6 +66,9 @@ class OwnModel:
     @classmethod
     def load(cls, folder: CheckedFolder, features: FeatureMap, catalogue: Catalogue) -> "OwnModel":
         """The model of a folder. Its bytes are those that were listed, and another process opens them first."""
+        from resus.external.choice import MAX_MODEL_BYTES, ModelFile  # most services have no such model
+        from resus.external.score_column import ScoreColumn
+
         path = folder.path / INPUTS
         try:
             table = read_arrow(folder.read(INPUTS))
@@ -98,12 +102,11 @@ class OwnModel:
         return tuple(name for name in self.facts.of_item if name != self.item)
 
     def of_user(self, user: str) -> dict[str, Any]:
-        """The columns of a user that the export knows."""
+        """The columns of a user of the log; None is a value that is known to be missing."""
         place = None if self.users is None else self._keys.place_of(user)
         if self.users is None or place is None:
             return {}
-        found = {name: self.users[name][place].as_py() for name in self.facts.of_user}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: self.users[name][place].as_py() for name in self.facts.of_user}
 
     @cached_property
     def _keys(self) -> Keys:
