@@ -20,11 +20,12 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 REPOSITORY = Path(__file__).parents[1]
 MIRROR = "http://deb.debian.org/debian"
 IMAGE = re.compile(r"debian:(\w+)-slim")
-TOKEN = "a token of this check alone"  # noqa: S105
+TOKEN = "token-of-this-check-alone"  # noqa: S105
 PATIENCE = 120  # seconds
 CERTIFICATES = "/etc/certificates-of-this-machine.pem"
 
@@ -149,12 +150,17 @@ def clean_root(image: str, folder: Path, name: str) -> Path:
 
 def ask_the_service(stage: Stage, export: Path) -> None:
     """Start it as the image would, and ask it as the engine and as a client."""
-    model = stage.path(stage.environment["RESUS_RUN"])
-    shutil.copytree(export, model)
+    shutil.copytree(export, stage.path(stage.environment["RESUS_RUN"]))
+    alone = stage.run([*stage.entry, *stage.command])
+    if not alone.returncode:
+        raise SystemExit("the image serves without a token")
+    say(f"without a token it refuses to start: {alone.stderr.strip()}")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    stage.environment |= {"RESUS_PORT": str(port), "RESUS_TOKEN": TOKEN, "RESUS_HOST": "0.0.0.0"}  # noqa: S104
+    stage.environment |= {"RESUS_PORT": str(port), "RESUS_TOKEN": TOKEN, "RESUS_HOST": "127.0.0.1"}
+    started = stage.root / "data" / "started"
+    started.touch()
     words = stage.words([*stage.entry, *stage.command])
     process = subprocess.Popen(words, env=stage.variables(), text=True)  # noqa: S603
     try:
@@ -168,17 +174,30 @@ def ask_the_service(stage: Stage, export: Path) -> None:
         say("uid and gid of the service: " + " ".join(re.findall(r"^[UG]id:\t(\d+)", status, re.MULTILINE)))
         catalogue = ask(port, "GET", "/v1/catalogue?limit=3")
         items = [item["item"] for item in catalogue["items"]]
-        answer = ask(port, "POST", "/v1/predict", {"events": [{"item": items[0], "label": 1}], "items": items})
+        context = {
+            field["name"]: field["values"][0] for field in ask(port, "GET", "/v1/model")["fields"] if in_context(field)
+        }
+        events = [{"item": items[0], "label": 1, "features": context}]
+        answer = ask(port, "POST", "/v1/predict", {"events": events, "items": items, "context": context})
         say(f"POST /v1/predict answers {json.dumps(answer['answers'])[:200]}")
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE)
-    say(f"after SIGTERM the service ends with status {process.returncode}")
-    if process.returncode:
-        raise SystemExit("the service does not end as it should")
+    if process.returncode not in (0, -signal.SIGTERM):
+        raise SystemExit(f"after SIGTERM the service ends with status {process.returncode}")
+    outside = ["-newer", str(started), "-not", "-path", "*/data*", "-not", "-path", "*/tmp*"]
+    written = run("find", str(stage.root), "-xdev", "-type", "f", *outside)
+    if written:
+        raise SystemExit(f"the service writes outside /data and /tmp: {written}")
+    say("after SIGTERM the service ends, and it wrote nothing outside /data and /tmp")
 
 
-def ask(port: int, method: str, address: str, body: object = None) -> dict[str, list[dict[str, object]]]:
+def in_context(field: dict[str, Any]) -> bool:
+    """Whether a request brings the field."""
+    return field["role"] != "item" and bool(field["values"])
+
+
+def ask(port: int, method: str, address: str, body: object = None) -> dict[str, Any]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
     connection.request(method, address, None if body is None else json.dumps(body), headers)

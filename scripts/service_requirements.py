@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 TRAINING = {"torch"}  # no part of a service: `resus export` and `resus train` need it
+SMALLER = {"xgboost": "xgboost-cpu"}  # which brings no CUDA
 
 
 def requirements(extras: list[str]) -> list[str]:
@@ -15,7 +16,8 @@ def requirements(extras: list[str]) -> list[str]:
     if unknown:
         raise SystemExit(f"there is no extra '{unknown[0]}': choose some of {', '.join(known)}")
     core = [wanted for wanted in project["dependencies"] if name_of(wanted) not in TRAINING]
-    return [*core, *(wanted for extra in extras for wanted in known[extra])]
+    wanted = [*core, *(wanted for extra in extras for wanted in known[extra])]
+    return [SMALLER.get(name_of(each), name_of(each)) + each.removeprefix(name_of(each)) for each in wanted]
 
 
 def name_of(requirement: str) -> str:
