@@ -19,6 +19,7 @@ from service_process import InProcess, in_process, predict, refused, sealed
 
 import resus
 from resus.checked_folder import CheckedFolder
+from resus.data.options import PrepareOptions
 from resus.errors import ArtifactError, ConfigError
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.export import export
@@ -31,7 +32,7 @@ TABLE = rows().with_columns(
     sex=pl.when(pl.col("user") % 2 == 0).then(pl.lit("f")).otherwise(pl.lit("m")),
 )
 SCHEMA = {"user": "user", "item": "item", "time": "time", "label": "click", "fields": {"sex": "categorical"}}
-KEEP = {"duplicates": "keep", "single_events": "keep"}
+KEEP = PrepareOptions(duplicates="keep", single_events="keep")
 SENT = ("item", "price", "discount")  # category depends on the item alone, age and sex on the user
 REMEMBERED = 50
 
@@ -58,7 +59,7 @@ def made(kind: str, folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     TABLE.write_parquet(folder / "events.parquet")
     model = KINDS[kind](TABLE, folder).path
-    log = resus.prepare(folder / "events.parquet", folder / "log", schema=SCHEMA, score_with=model, **KEEP)
+    log = resus.prepare(folder / "events.parquet", folder / "log", schema=SCHEMA, score_with=model, options=KEEP)
     tiny(predictor="logits:model_score").fit(log, folder=folder / "run")
     export(folder / "run", folder / "log", folder / "export", titles={}, onnx=False, score_with=model)
     return folder
@@ -326,7 +327,7 @@ class TestExport:
         scored = TABLE.with_columns(score=pl.Series(lightgbm_of_users(TABLE, tmp_path).logits))
         scored.write_csv(tmp_path / "events.csv")
         schema = SCHEMA | {"fields": {"sex": "categorical", "score": "numeric"}}
-        log = resus.prepare(tmp_path / "events.csv", tmp_path / "log", schema=schema, **KEEP)
+        log = resus.prepare(tmp_path / "events.csv", tmp_path / "log", schema=schema, options=KEEP)
         tiny(predictor="logits:score").fit(log, folder=tmp_path / "run")
         return tmp_path
 

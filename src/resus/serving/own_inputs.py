@@ -52,7 +52,7 @@ class OwnInputs:
                 f"{artifact.config.predictor_name}): leave {path} out"
             )
         file = ModelFile.read(path)
-        score = ScoreColumn(column, path.name, file.sha256, file.model(threads=1))
+        score = ScoreColumn(column, path.name, file.sha256, file.model())
         if artifact.log.score is not None:
             ScoreColumn.remembered(artifact.log.score).refuse_another(score)
         schema = log.manifest.table
@@ -133,7 +133,7 @@ class OwnInputs:
             reads=self.reads,
             of_item=tuple(items_of),
             of_user=tuple(users_of),
-            values={name: _frequent(plain[name]) for name in others},
+            values={name: _frequent(plain[name]) for name in others if table is None or name != table.user},
             example={name: column[0] for name, column in plain.items()} if plain else None,
         )
         kept = {name: _of_each(plain[name], places, len(catalogue.items)) for name in items_of if name != item}

@@ -78,7 +78,7 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask. On loopback, names of other hosts are refused: a web page could bind its own name to our address."""
+    """Who may ask. Without a token, names of other hosts are refused: a page could bind its own name to our address."""
 
     host: str
     token: str | None
@@ -96,7 +96,7 @@ class Access:
     def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """Status and message for a request that is refused; None for one that may pass."""
         asked = headers.get(b"host", b"").decode("latin-1")
-        if is_loopback(self.host) and _name_in(asked) not in (*LOOPBACK_NAMES, self.host):
+        if self.token is None and _name_in(asked) not in (*LOOPBACK_NAMES, self.host):
             return 403, "this service answers only on its loopback address: use 127.0.0.1 or localhost"
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1") not in (f"http://{asked}", f"https://{asked}"):
