@@ -32,7 +32,7 @@ def per_user(loaded: LoadedModel, users: int, events: int) -> tuple[float, float
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine(loaded, open_store(f"{folder}/events.sqlite", capacity=events), capacity=events)
         for user in range(users):
-            items = draw.choice(len(loaded.catalogue.items), events)
+            liked = draw.choice(len(loaded.catalogue.items), events)
             engine.observe(
                 [
                     PostedEvent(
@@ -43,13 +43,13 @@ def per_user(loaded: LoadedModel, users: int, events: int) -> tuple[float, float
                         item=loaded.catalogue.items[item],
                         features=context,
                     )
-                    for number, item in enumerate(items.tolist())
+                    for number, item in enumerate(liked.tolist())
                 ]
             )
         before = resident()
-        items = [loaded.catalogue.items[0]]
+        first = [loaded.catalogue.items[0]]
         for user in range(users):
-            engine.predict(PredictRequest(user=f"u{user}", items=items, context=context))
+            engine.predict(PredictRequest(user=f"u{user}", items=first, context=context))
         live = len(engine.live_users)
         found = engine.live_users.nbytes / live, (resident() - before) / live
         engine.store.close()

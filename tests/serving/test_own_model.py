@@ -224,8 +224,8 @@ def test_a_new_item_and_a_new_user_bring_their_columns(client: InProcess) -> Non
     assert (wrong.status_code, "'old' is not a number" in wrong.json()["error"]) == (422, True)
     client.request("PUT", "/v1/users/new/profile", json={"fields": {"age": 40, "sex": "m"}})
     with_profile = predict(client, user="new", candidates=[{"item": 3, "price": 2, "discount": 0.4}])
-    inline = predict(client, candidates=[{"item": 3, "price": 2, "discount": 0.4, "age": 40, "sex": "m"}])
-    assert with_profile.answers[0].basis == inline.answers[0].basis
+    described = predict(client, candidates=[{"item": 3, "price": 2, "discount": 0.4, "age": 40, "sex": "m"}])
+    assert with_profile.answers[0].basis == described.answers[0].basis
 
 
 def test_a_test_user_is_replayed_with_raw_columns(client: InProcess) -> None:
