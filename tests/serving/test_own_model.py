@@ -13,6 +13,7 @@ import lightgbm
 import numpy as np
 import polars as pl
 import pytest
+import xgboost
 from models_of_others import Fitted, catboost_file, linear_onnx, rows, xgboost_file
 from planted_models import tiny
 from service_process import InProcess, in_process, predict, refused, sealed
@@ -46,11 +47,20 @@ def lightgbm_of_users(table: pl.DataFrame, folder: Path) -> Fitted:
     return Fitted(folder / "model.txt", np.asarray(model.predict_proba(columns, raw_score=True)))
 
 
+def xgboost_of_ids(table: pl.DataFrame, folder: Path) -> Fitted:
+    """Reads the id of the item as a number."""
+    columns = table.select("item", "discount").to_pandas()
+    model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1).fit(columns, table["click"].to_numpy())
+    model.save_model(folder / "model.ubj")
+    return Fitted(folder / "model.ubj", model.predict(columns, output_margin=True))
+
+
 KINDS: dict[str, Callable[[pl.DataFrame, Path], Fitted]] = {
     "LightGBM": lightgbm_of_users,
     "XGBoost": xgboost_file,
     "CatBoost": catboost_file,
     "ONNX": lambda table, folder: linear_onnx(table, folder, name="model.onnx", output="probabilities"),
+    "XGBoost of ids": xgboost_of_ids,
 }
 
 
@@ -364,3 +374,14 @@ class TestExport:
         tiny().fit(folder / "log", folder=tmp_path / "run")
         with pytest.raises(ConfigError, match="reads no logits of a model of your own"):
             export(tmp_path / "run", folder / "log", tmp_path / "out", titles={}, score_with=folder / "model.txt")
+
+
+def test_an_item_whose_id_the_model_cannot_read_is_not_stored(tmp_path: Path) -> None:
+    """Otherwise nobody could rank the catalogue any more."""
+    folder = made("XGBoost of ids", tmp_path / "made")
+    with in_process(service(folder / "export", tmp_path)) as client:
+        refusal = client.request("PUT", "/v1/items/abc", json={"title": "No number"})
+        assert (refusal.status_code, "'abc' is not a number" in refusal.json()["error"]) == (422, True)
+        assert client.request("PUT", "/v1/items/500", json={"title": "A number"}).status_code == 200
+        ranked = client.post("/v1/recommend", json={"context": {"discount": 0.3}, "top": 99}).json()
+        assert ranked["ranked"] == 21

@@ -82,7 +82,7 @@ class Engine:
         if is_new:
             loaded.catalogue.refuse_missing(loaded.features, row)
         if loaded.own is not None:
-            loaded.own.check_item(change.fields, is_new=is_new)
+            loaded.own.check_item(change.item, change.fields, is_new=is_new)
         self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
         self._refresh()
 

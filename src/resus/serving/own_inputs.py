@@ -25,7 +25,7 @@ from resus.data.schema import TableSchema
 from resus.data.sources import find_source
 from resus.errors import ConfigError
 from resus.external.choice import ModelFile
-from resus.external.score_column import ScoreColumn
+from resus.external.score_column import GENERIC, ScoreColumn
 from resus.files import atomic_path
 from resus.serving.catalogue import MAX_CHOICES, Catalogue
 from resus.serving.own_model import FILE, INPUTS, USERS, OwnFacts
@@ -63,7 +63,7 @@ class OwnInputs:
         found = _read(score, schema, log, table)
         if found is None:
             reads = score.model.reads if score.model is not None else None
-            if not isinstance(reads, tuple):
+            if not isinstance(reads, tuple) or all(map(GENERIC.fullmatch, reads)):
                 raise ConfigError(f"{path.name} does not name its columns: give the table of the log with --table")
             warn(
                 [

@@ -157,12 +157,12 @@ class OwnModel:
         if given and self.facts.example is not None:
             self.scored([{**self.facts.example, **given}], [-1])
 
-    def check_item(self, fields: Mapping[str, Any], *, is_new: bool) -> None:
+    def check_item(self, item: str, fields: Mapping[str, Any], *, is_new: bool) -> None:
         """Refuse values of an item that the model cannot read, and a new item that lacks one of the columns."""
         missing = [name for name in self.own_of_item if name not in fields]
         if is_new and missing:
             raise DataError(f"fields: {self._lacks(missing)}")
-        self.check(fields)
+        self.check({**fields, self.item: item})
 
     def updated(self, catalogue: Catalogue, changes: Mapping[str, Mapping[str, Any]]) -> "OwnModel":
         """For a later state of the catalogue, after changes of its items."""
