@@ -19,6 +19,7 @@ from resus.data.fields.values import spelled
 from resus.errors import DataError
 from resus.model.inference.model import Inference, LiveSupport
 from resus.model.inference.parts import AdditiveEncoder, Crowd, Rows
+from resus.serving.at_once import NotAtOnceError
 from resus.serving.catalogue import Catalogue
 
 CONTEXT_BYTES = 1 << 28  # for all contexts together
@@ -79,11 +80,13 @@ class Shelf:
         """Whether the context leaves the fields of the items to the catalogue."""
         return not any(context.get(name) is not None for name in self.catalogue.fields)
 
-    def context(self, fields: Mapping[str, Any]) -> "Context":
-        """The context of a request, by the values of its fields."""
+    def context(self, fields: Mapping[str, Any], *, at_once: bool = False) -> "Context":
+        """The context of a request, by the values of its fields; `at_once` refuses one that is not kept."""
         fields, key = self._key(fields)
         found = self._found(key)
         if found is None:
+            if at_once:
+                raise NotAtOnceError
             row = self._checked(Rows(*self._features.encode_rows([fields])))
             found = self._keep(key, row)
             found.unknown = self._features.count_unknown_values([fields], row.ids, row.weights)
@@ -105,8 +108,10 @@ class Shelf:
         key = f"{ids.tolist()} {weights.tolist()}"
         return self._found(key) or self._keep(key, row)
 
-    def encode(self, places: Integers, context: "Context") -> Crowd:
-        """Items in a context: the crowd's logits and the codes."""
+    def encode(self, places: Integers, context: "Context", *, at_once: bool = False) -> Crowd:
+        """Items in a context: the crowd's logits and the codes; `at_once` refuses items that are not kept in it."""
+        if at_once and not context.kept.holds(places):
+            raise NotAtOnceError
         if self._needed_of_items and bool((places == len(self)).any()):
             row, name = int((places == len(self)).argmax()), self._needed_of_items[0]
             raise DataError(
@@ -266,6 +271,9 @@ class _Kept:
     @property
     def nbytes(self) -> int:
         return self._slots.nbytes + self._rows.nbytes
+
+    def holds(self, places: Integers) -> bool:
+        return bool(self._slots[places].all())
 
     def take(self, places: Integers, compute: Callable[[Integers], Floats]) -> Floats:
         """The rows of these items, `[N, width]`."""
