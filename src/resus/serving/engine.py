@@ -113,6 +113,8 @@ class Engine:
         added = add_traced(self.store, batch)
         for place, ((user, event), one) in enumerate(zip(batch, added, strict=True)):
             self.live_users.follow(user, event, rows.one(place) if are_whole else None, one, read_by=loaded)
+        for user in {user for user, _ in batch}:
+            self.live_users.take_in(user)
         noticed = Noticed()
         stored = [event.features for _, event in batch]
         noticed.add(self.loaded.features.count_unknown_values(stored, *rows), len(stored))
@@ -136,8 +138,7 @@ class Engine:
         noticed = Noticed()
 
         def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
-            items, (crowd, encoded) = self._encoded(request, profile, noticed, at_once=at_once)
-            return items, live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
+            return self._scored(request, live, profile, noticed, at_once=at_once)
 
         events, (items, scores) = self._ask(request, scored, at_once=at_once)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
@@ -313,12 +314,13 @@ class Engine:
         shelf = self.shelf
         return None if shelf is None else shelf.encode_event(described(event.features, profile), self.loaded.item)
 
-    def _encoded(
-        self, request: PredictRequest, profile: Mapping[str, Any], noticed: Noticed, *, at_once: bool
-    ) -> tuple[Sequence[str | None], Crowd]:
-        """The ids of the candidates, and the candidates of a user with a profile as the model encodes them."""
+    def _scored(
+        self, request: PredictRequest, live: LiveUser, profile: Mapping[str, Any], noticed: Noticed, *, at_once: bool
+    ) -> tuple[Sequence[str | None], Scores]:
+        """The ids of the candidates, and their scores for a live user with a profile."""
         loaded, shelf = self.loaded, self.shelf
         context = loaded.with_item(request.context)
+        deviation, explain = request.deviation, request.explain
         if request.items is not None and shelf is not None and shelf.knows(context):
             places, names = shelf.places(request.items)
             kept = shelf.context(described(context, profile), at_once=at_once)
@@ -326,8 +328,9 @@ class Engine:
             noticed.add({loaded.item: strangers} if strangers else {}, len(places))
             noticed.add(kept.unknown, 1)
             noticed.add_names(context, loaded.field_names)
-            with np.errstate(over="ignore", invalid="ignore"):
-                return names, shelf.encode(places, kept, at_once=at_once)
+            if deviation or explain:
+                return names, live.score_encoded(*shelf.encode(places, kept), deviation=deviation, explain=explain)
+            return names, shelf.score(live, places, kept, at_once=at_once)
         if at_once:
             raise NotAtOnceError
         candidates: list[dict[str, Any]]
@@ -342,8 +345,8 @@ class Engine:
             loaded.check_scores(rows)
         except RowError as bad:
             raise DataError(_missing_score(request, bad)) from None
-        with np.errstate(over="ignore", invalid="ignore"):
-            return [loaded.item_of(row) for row in candidates], loaded.model.encode(rows)
+        names = [loaded.item_of(row) for row in candidates]
+        return names, live.score_encoded(*loaded.model.encode(rows), deviation=deviation, explain=explain)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""

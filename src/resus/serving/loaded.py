@@ -69,7 +69,7 @@ class LoadedModel:
         loaded._check_that_it_scores(folder)
         return loaded
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.config.model_name
 
@@ -155,8 +155,12 @@ class LoadedModel:
         """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
         if not support:
             return "new"
-        stages = self.config.evaluation.stages.items()
-        return next((stage for stage, sizes in stages if support <= max(sizes)), "warm")
+        return next((stage for stage, largest in self._stages if support <= largest), "warm")
+
+    @cached_property
+    def _stages(self) -> list[tuple[str, int]]:
+        """Each stage with its largest number of events."""
+        return [(stage, max(sizes)) for stage, sizes in self.config.evaluation.stages.items()]
 
     def fields(self) -> list[FieldAnswer]:
         """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""

@@ -10,6 +10,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -93,10 +94,15 @@ class Access:
     def __repr__(self) -> str:
         return f"<Access on {self.host}, {'with' if self.token else 'without'} token>"
 
+    @cached_property
+    def _names(self) -> frozenset[str] | None:
+        """How clients may call the service; None if by any name."""
+        return frozenset((*LOOPBACK_NAMES, self.host)) if is_loopback(self.host) else None
+
     def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """Status and message for a request that is refused; None for one that may pass."""
         asked = headers.get(b"host", b"").decode("latin-1")
-        if is_loopback(self.host) and _name_in(asked) not in (*LOOPBACK_NAMES, self.host):
+        if self._names is not None and _name_in(asked) not in self._names:
             return 403, "this service answers only on its loopback address: use 127.0.0.1 or localhost"
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1") not in (f"http://{asked}", f"https://{asked}"):
@@ -302,6 +308,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
+@lru_cache(64)
 def _name_in(host_header: str) -> str:
     """The name in a Host header, without port and brackets."""
     try:

@@ -42,6 +42,7 @@ class _Cached:
     profile: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
     come: dict[int, _Come] = field(default_factory=dict)  # by the version before it
+    was_asked: bool = False  # since its events were taken in before a question
     changes: int = 0  # of items, as of which its events are encoded
     accounted: int = 0
     text_bytes: int = 0
@@ -117,6 +118,7 @@ class LiveUsers:
             if cached.changes != changes:
                 self._encode_changed(cached)
                 cached.changes = changes
+            cached.was_asked = True
             answer, events = question(cached.live, cached.profile), tuple(cached.events)
             self._account(user, cached)
         finally:
@@ -146,6 +148,23 @@ class LiveUsers:
                 cached.come.clear()  # a fresh start is cheaper
             cached.come[added.before] = _Come(event, rows if read_by is self.loaded else None, added.after)
 
+    def take_in(self, user: str) -> None:
+        """Take in what this process stored, so that the next question need not. Only if there was a question since the
+        last time, and nobody asks now: else the work may be in vain, and the question does it."""
+        with self._cache_lock:
+            cached = self._cache.get(user)
+            if cached is None or not cached.was_asked or not cached.lock.acquire(blocking=False):
+                return
+        try:
+            cached.was_asked = False
+            with self._afresh_if_it_fails(cached):
+                self._follow(cached)
+                cached.live.support.settle()
+        except Exception:  # noqa: S110  # the events are stored, and the next question finds the mistake
+            pass
+        finally:
+            cached.lock.release()
+
     def change_items(self, loaded: LoadedModel, changed: Iterable[int]) -> None:
         """Go on with other items, of which those at these places are new or have other fields."""
         with self._cache_lock:
@@ -161,7 +180,7 @@ class LiveUsers:
                 self.nbytes -= cached.accounted
                 cached.accounted = 0
 
-    def _cached(self, user: str, *, at_once: bool) -> _Cached:
+    def _cached(self, user: str, *, at_once: bool = False) -> _Cached:
         with self._cache_lock:
             cached = self._cache.get(user)
             if cached is None:
@@ -186,14 +205,20 @@ class LiveUsers:
 
     def _catch_up(self, cached: _Cached, user: str, version: int) -> None:
         """Follow the events that this process stored; if others changed the user as well, read all events."""
+        self._follow(cached, version)
+        if cached.version != version:
+            with self._afresh_if_it_fails(cached):
+                self._read(cached, user)
+            with self._cache_lock:
+                cached.come = {before: late for before, late in cached.come.items() if before >= cached.version}
+
+    def _follow(self, cached: _Cached, version: int | None = None) -> None:
+        """Take in the events that this process stored, one after the other, up to a version."""
         with self._afresh_if_it_fails(cached):
             while cached.version != version:
                 with self._cache_lock:
                     come = cached.come.pop(cached.version, None)
                 if come is None:
-                    self._read(cached, user)
-                    with self._cache_lock:
-                        cached.come = {before: late for before, late in cached.come.items() if before >= cached.version}
                     return
                 self._take_in(cached, come)
 
