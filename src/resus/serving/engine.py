@@ -345,8 +345,8 @@ class Engine:
             loaded.check_scores(rows)
         except RowError as bad:
             raise DataError(_missing_score(request, bad)) from None
-        names = [loaded.item_of(row) for row in candidates]
-        return names, live.score_encoded(*loaded.model.encode(rows), deviation=deviation, explain=explain)
+        ids = [loaded.item_of(row) for row in candidates]
+        return ids, live.score_encoded(*loaded.model.encode(rows), deviation=deviation, explain=explain)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""

@@ -1,5 +1,6 @@
 """The published architectures with trained weights, in numpy: the same numbers as the modules beside this file."""
 
+import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -45,10 +46,10 @@ class _Perceptron:
 
     def __call__(self, values: Floats, out: Floats) -> None:
         """`[N, inputs]` → the last layer, `[N, width]`, in `out`."""
-        layer = _before_product(len(values), values.shape[1])
+        layer = _rooms.inputs(0, *values.shape)
         layer[:, :-1] = values
-        for matrix in self._matrices[:-1]:
-            before, layer = layer, _before_product(len(values), matrix.shape[1])
+        for place, matrix in enumerate(self._matrices[:-1], start=1):
+            before, layer = layer, _rooms.inputs(place % 2, len(values), matrix.shape[1])
             np.matmul(before, matrix, out=layer[:, :-1])
             np.maximum(layer, 0, out=layer)
         np.matmul(layer, self._matrices[-1], out=out)
@@ -154,11 +155,23 @@ def tiles(count: int) -> Iterator[slice]:
         yield slice(start, min(start + TILE, count))
 
 
-def _before_product(rows: int, width: int) -> Floats:
-    """Room for inputs of a layer, and the ones that its bias is multiplied with."""
-    inputs = np.empty((rows, width + 1), dtype=np.float32)
-    inputs[:, -1] = 1
-    return inputs
+class _Rooms(threading.local):
+    """Memory for layers, which all networks of a thread use again, since fresh memory takes time."""
+
+    def __init__(self) -> None:
+        self._kept = [np.empty(0, dtype=np.float32) for _ in range(2)]
+
+    def inputs(self, place: int, rows: int, width: int) -> Floats:
+        """Room for the inputs of a layer, with the ones that its bias is multiplied with."""
+        size = rows * (width + 1)
+        if len(self._kept[place]) < size:
+            self._kept[place] = np.empty(size, dtype=np.float32)
+        inputs: Floats = self._kept[place][:size].reshape(rows, width + 1)
+        inputs[:, -1] = 1
+        return inputs
+
+
+_rooms = _Rooms()
 
 
 def _interactions(vectors: Floats, out: Floats) -> None:
