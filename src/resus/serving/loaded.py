@@ -47,7 +47,7 @@ class LoadedModel:
     sha256: str
     catalogue: Catalogue | None
     profiles: Profiles | None
-    histories: list[UserHistory]
+    histories: Sequence[UserHistory]
     results: Results | None
 
     @classmethod
@@ -63,7 +63,7 @@ class LoadedModel:
             sha256=opened.sha256,
             catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
             profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
-            histories=read_histories(opened) if TEST_USERS in opened else [],
+            histories=read_histories(opened) if TEST_USERS in opened else (),
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
         )
         loaded._check_that_it_scores(folder)
