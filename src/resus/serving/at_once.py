@@ -1,7 +1,7 @@
 """Answers at once: without waiting and with little work, so that no thread is needed to keep others from waiting."""
 
 MOST_CANDIDATES = 200
-MOST_EVENTS = 200  # of a user whose fit must follow an event
+MOST_EVENTS = 200  # of a user whose fit follows an event before an answer
 
 
 class NotAtOnceError(Exception):

@@ -113,8 +113,9 @@ class Engine:
         added = add_traced(self.store, batch)
         for place, ((user, event), one) in enumerate(zip(batch, added, strict=True)):
             self.live_users.follow(user, event, rows.one(place) if are_whole else None, one, read_by=loaded)
-        for user in {user for user, _ in batch}:
-            self.live_users.take_in(user)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for user in {user for user, _ in batch}:
+                self.live_users.take_in(user)
         noticed = Noticed()
         stored = [event.features for _, event in batch]
         noticed.add(self.loaded.features.count_unknown_values(stored, *rows), len(stored))

@@ -153,8 +153,10 @@ class LiveUsers:
         last time, and nobody asks now: else the work may be in vain, and the question does it."""
         with self._cache_lock:
             cached = self._cache.get(user)
-            if cached is None or not cached.was_asked or not cached.lock.acquire(blocking=False):
+            if cached is None or not cached.was_asked or len(cached.events) > MOST_EVENTS:
                 return
+        if not cached.lock.acquire(blocking=False):
+            return
         try:
             cached.was_asked = False
             with self._afresh_if_it_fails(cached):
