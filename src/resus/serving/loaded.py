@@ -49,7 +49,7 @@ class LoadedModel:
     sha256: str
     catalogue: Catalogue | None
     profiles: Profiles | None
-    histories: list[UserHistory]
+    histories: Sequence[UserHistory]
     results: Results | None
     own: OwnModel | None = None
 
@@ -67,14 +67,14 @@ class LoadedModel:
             sha256=opened.sha256,
             catalogue=catalogue,
             profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
-            histories=read_histories(opened) if TEST_USERS in opened else [],
+            histories=read_histories(opened) if TEST_USERS in opened else (),
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
             own=OwnModel.load(opened, artifact.features, catalogue) if catalogue and INPUTS in opened else None,
         )
         loaded._check_that_it_scores(folder)
         return loaded
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.config.model_name
 
@@ -172,8 +172,12 @@ class LoadedModel:
         """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
         if not support:
             return "new"
-        stages = self.config.evaluation.stages.items()
-        return next((stage for stage, sizes in stages if support <= max(sizes)), "warm")
+        return next((stage for stage, largest in self._stages if support <= largest), "warm")
+
+    @cached_property
+    def _stages(self) -> list[tuple[str, int]]:
+        """Each stage with its largest number of events."""
+        return [(stage, max(sizes)) for stage, sizes in self.config.evaluation.stages.items()]
 
     def fields(self) -> list[FieldAnswer]:
         """What the model reads. The catalogue fills in the fields of items, the exported profiles those of users."""
