@@ -23,9 +23,11 @@ from resus.checked_folder import CheckedFolder
 from resus.data.options import PrepareOptions
 from resus.errors import ArtifactError, ConfigError
 from resus.serving import Engine, LoadedModel, open_store
+from resus.serving.at_once import NotAtOnceError
 from resus.serving.export import export
 from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
+from resus.serving.messages import PredictRequest
 from resus.serving.own_model import INPUTS, USERS
 
 TABLE = rows().with_columns(
@@ -385,3 +387,11 @@ def test_an_item_whose_id_the_model_cannot_read_is_not_stored(tmp_path: Path) ->
         assert client.request("PUT", "/v1/items/500", json={"title": "A number"}).status_code == 200
         ranked = client.post("/v1/recommend", json={"context": {"discount": 0.3}, "top": 99}).json()
         assert ranked["ranked"] == 21
+
+
+def test_the_loop_of_the_service_never_waits_for_the_library(served: Path, tmp_path: Path) -> None:
+    engine = engine_of(served, tmp_path)
+    request = PredictRequest(items=["3"], context={"price": 2, "discount": 0.4, "age": 20, "sex": "f"})
+    engine.score(request)
+    with pytest.raises(NotAtOnceError):
+        engine.score(request, at_once=True)
