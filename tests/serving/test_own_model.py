@@ -5,22 +5,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import lightgbm
 import numpy as np
 import polars as pl
 import pytest
-import xgboost
-from models_of_others import Fitted, catboost_file, linear_onnx, rows, xgboost_file
-from planted_models import tiny
+from own_models import KINDS, TABLE, made
 from service_process import InProcess, in_process, predict, refused, sealed
 
 import resus
 from resus.checked_folder import CheckedFolder
-from resus.data.options import PrepareOptions
 from resus.errors import ArtifactError, ConfigError
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.at_once import NotAtOnceError
@@ -30,51 +26,8 @@ from resus.serving.http.guard import Access
 from resus.serving.messages import PredictRequest
 from resus.serving.own_model import INPUTS, USERS
 
-TABLE = rows().with_columns(
-    age=pl.when(pl.col("user") % 4 > 0).then(pl.col("user") % 5 * 10 + 20),
-    sex=pl.when(pl.col("user") % 2 == 0).then(pl.lit("f")).otherwise(pl.lit("m")),
-)
-SCHEMA = {"user": "user", "item": "item", "time": "time", "label": "click", "fields": {"sex": "categorical"}}
-KEEP = PrepareOptions(duplicates="keep", single_events="keep")
 SENT = ("item", "price", "discount")  # category depends on the item alone, age and sex on the user
 REMEMBERED = 50
-
-
-def lightgbm_of_users(table: pl.DataFrame, folder: Path) -> Fitted:
-    """Reads a column of the item, two of the situation and two of the user, some of them missing."""
-    columns = table.select("category", "price", "age", "sex", "discount").to_pandas()
-    columns = columns.astype({"category": "category", "sex": "category"})
-    model = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=7, n_jobs=1, verbosity=-1)
-    model.fit(columns, table["click"].to_numpy()).booster_.save_model(folder / "model.txt")
-    return Fitted(folder / "model.txt", np.asarray(model.predict_proba(columns, raw_score=True)))
-
-
-def xgboost_of_ids(table: pl.DataFrame, folder: Path) -> Fitted:
-    """Reads the id of the item as a number."""
-    columns = table.select("item", "discount").to_pandas()
-    model = xgboost.XGBClassifier(n_estimators=8, max_depth=3, n_jobs=1).fit(columns, table["click"].to_numpy())
-    model.save_model(folder / "model.ubj")
-    return Fitted(folder / "model.ubj", model.predict(columns, output_margin=True))
-
-
-KINDS: dict[str, Callable[[pl.DataFrame, Path], Fitted]] = {
-    "LightGBM": lightgbm_of_users,
-    "XGBoost": xgboost_file,
-    "CatBoost": catboost_file,
-    "ONNX": lambda table, folder: linear_onnx(table, folder, name="model.onnx", output="probabilities"),
-    "XGBoost of ids": xgboost_of_ids,
-}
-
-
-def made(kind: str, folder: Path) -> Path:
-    """A table, a model of it, a log with its scores, a run on top, and an export that holds the model."""
-    folder.mkdir(exist_ok=True)
-    TABLE.write_parquet(folder / "events.parquet")
-    model = KINDS[kind](TABLE, folder).path
-    log = resus.prepare(folder / "events.parquet", folder / "log", schema=SCHEMA, score_with=model, options=KEEP)
-    tiny(predictor="logits:model_score").fit(log, folder=folder / "run")
-    export(folder / "run", folder / "log", folder / "export", titles={}, onnx=False, score_with=model)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -328,54 +281,6 @@ def test_an_export_without_profiles_holds_no_users(folder: Path, tmp_path: Path)
     written = export(folder / "run", folder / "log", out, titles={}, onnx=False, profiles=False, score_with=model)
     assert USERS not in written
     assert "own-model.txt" in CheckedFolder.open(out).files
-
-
-class TestExport:
-    """What may be packed."""
-
-    @pytest.fixture
-    def by_hand(self, tmp_path: Path) -> Path:
-        """A run on scores that the user wrote into the table."""
-        scored = TABLE.with_columns(score=pl.Series(lightgbm_of_users(TABLE, tmp_path).logits))
-        scored.write_csv(tmp_path / "events.csv")
-        schema = SCHEMA | {"fields": {"sex": "categorical", "score": "numeric"}}
-        log = resus.prepare(tmp_path / "events.csv", tmp_path / "log", schema=schema, options=KEEP)
-        tiny(predictor="logits:score").fit(log, folder=tmp_path / "run")
-        return tmp_path
-
-    def pack(self, folder: Path, model: Path, out: Path, **more: Any) -> list[str]:
-        return export(folder / "run", folder / "log", out, titles={}, onnx=False, score_with=model, **more)
-
-    def test_scores_by_hand_are_compared_with_those_of_the_model(self, by_hand: Path) -> None:
-        self.pack(by_hand, by_hand / "model.txt", by_hand / "export")
-        assert LoadedModel.load(by_hand / "export").score is None
-        other = catboost_file(TABLE, by_hand).path
-        with pytest.raises(ConfigError, match=r"model.cbm is not the model .* [\d,]+ of 598 rows .* by up to \d"):
-            self.pack(by_hand, other, by_hand / "other")
-        assert not (by_hand / "other").exists()
-
-    def test_another_file_than_that_of_the_log(self, folder: Path, tmp_path: Path) -> None:
-        other = catboost_file(TABLE, tmp_path).path
-        with pytest.raises(ConfigError, match=r"by model.txt of sha256 \w{12}…, and model.cbm is not that file"):
-            self.pack(folder, other, tmp_path / "export")
-
-    def test_the_table_moved_or_is_another_one(self, folder: Path, tmp_path: Path) -> None:
-        copy = Path(shutil.copytree(folder, tmp_path / "copy"))
-        manifest = json.loads((copy / "log" / "manifest.json").read_text())
-        manifest["source"] = str(tmp_path / "gone.parquet")
-        (copy / "log" / "manifest.json").write_text(json.dumps(manifest))
-        with pytest.warns(resus.ResusWarning, match=r"gone.parquet is gone, so the scores of model.txt cannot"):
-            self.pack(copy, copy / "model.txt", tmp_path / "unchecked")
-        assert LoadedModel.load(tmp_path / "unchecked").rows([dict.fromkeys(TABLE.columns, None) | {"item": 1}]).length
-        self.pack(copy, copy / "model.txt", tmp_path / "checked", table=folder / "events.parquet")
-        TABLE.head(300).write_parquet(tmp_path / "short.parquet")
-        with pytest.raises(ConfigError, match=r"short.parquet does not hold the rows of the log .* --table"):
-            self.pack(copy, copy / "model.txt", tmp_path / "short", table=tmp_path / "short.parquet")
-
-    def test_a_run_that_reads_no_logits(self, folder: Path, tmp_path: Path) -> None:
-        tiny().fit(folder / "log", folder=tmp_path / "run")
-        with pytest.raises(ConfigError, match="reads no logits of a model of your own"):
-            export(tmp_path / "run", folder / "log", tmp_path / "out", titles={}, score_with=folder / "model.txt")
 
 
 def test_an_item_whose_id_the_model_cannot_read_is_not_stored(tmp_path: Path) -> None:
