@@ -82,7 +82,7 @@ class Engine:
         is_new = not change.removed and loaded.catalogue.place_of(change.item) < 0
         if is_new:
             loaded.catalogue.refuse_missing(loaded.features, row)
-        if loaded.own is not None:
+        if loaded.own is not None and not change.removed:
             loaded.own.check_item(change.item, change.fields, is_new=is_new)
         self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
         self._refresh()
