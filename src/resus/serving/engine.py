@@ -13,8 +13,9 @@ from resus.data.fields.unknown import not_fields
 from resus.data.fields.values import spelled
 from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
-from resus.model.inference.parts import Crowd, Rows, sigmoid
+from resus.model.inference.parts import Crowd, Rows, Spread, sigmoid
 from resus.serving.answers import Scored
+from resus.serving.explored import Explored, need_spread, rank, rank_all
 from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
 from resus.serving.live.user import LiveUser
@@ -23,6 +24,7 @@ from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     EventResult,
     EventsAnswer,
+    ExplorationOfItems,
     InlineEvent,
     PostedEvent,
     PredictAnswer,
@@ -37,7 +39,7 @@ from resus.serving.messages import (
 from resus.serving.noticed import Noticed, Tally
 from resus.serving.profiles import NO_PROFILE, described
 from resus.serving.ranking import best_of, containing, descriptions, matching
-from resus.serving.shelf import Shelf
+from resus.serving.shelf import Context, Shelf
 from resus.serving.store import Event, EventStore, add_traced
 from resus.serving.store.protocol import as_json
 
@@ -124,18 +126,25 @@ class Engine:
     def score(self, request: PredictRequest) -> Scored:
         """The scores of a request's candidates, from which its answer is made."""
         self._refresh()
-        noticed = Noticed()
+        noticed, exploring = Noticed(), request.exploring
+        explored: Explored | None = None
 
         def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
+            nonlocal explored
             items, (crowd, encoded) = self._encoded(request, profile, noticed)
-            return items, live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
+            scores = live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
+            if exploring is not None:
+                spread, top = need_spread(live.support.spread(), self.loaded.name), request.top or len(items)
+                explored = rank(exploring, spread, crowd + scores.residual, encoded.__getitem__, top)
+            return items, scores
 
         events, (items, scores) = self._ask(request, scored)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
         warnings = noticed.tell(self.loaded.field_names, self.tally)
-        return Scored(request.user, self.loaded.name, items, known, len(events), scores, request.top, warnings)
+        name, top = self.loaded.name, request.top
+        return Scored(request.user, name, items, known, len(events), scores, top, warnings, explored)
 
     def recommend(self, request: RecommendRequest) -> RecommendAnswer:
         """The best items of the whole catalogue."""
@@ -149,15 +158,16 @@ class Engine:
                 f"context: {', '.join(shelf.catalogue.fields)} are fields of the items: leave them out, or use filter"
             )
         allowed = matching(shelf.catalogue, loaded.features, request.filter)
-        noticed = Noticed()
+        noticed, exploring = Noticed(), request.exploring
 
-        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Floats, Floats]:
+        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Floats, Floats, Context, Spread | None]:
             kept = shelf.context(described(context, profile))
             noticed.add(kept.unknown, 1)
             noticed.add_names(context, loaded.field_names)
-            return shelf.score_all(live.support, kept)
+            spread = None if exploring is None else need_spread(live.support.spread(), loaded.name)
+            return *shelf.score_all(live.support, kept), kept, spread
 
-        events, (basis, residual) = self._ask(request, scored)
+        events, (basis, residual, kept, spread) = self._ask(request, scored)
         if request.exclude_seen and events:
             seen = [shelf.catalogue.place_of(event.features.get(loaded.item)) for event in events]
             allowed[[place for place in seen if place >= 0]] = False
@@ -165,7 +175,13 @@ class Engine:
         if not np.isfinite(scores).all():
             raise DataError(TOO_EXTREME)
         shown = containing(shelf.catalogue, request.search, allowed) if request.search else allowed
-        best = best_of(scores, shown, request.offset + request.top)[request.offset :]
+        explored: Explored | None = None
+        if exploring is None or spread is None:
+            best = best_of(scores, shown, request.offset + request.top)[request.offset :]
+        else:
+            explored = rank_all(exploring, spread, scores, shown, shelf, kept, request.offset + request.top)
+            explored = explored.without_first(request.offset)
+            best = explored.order
         columns = (column.tolist() for column in (sigmoid(scores[best]), basis[best], residual[best]))
         answers = [
             Recommended(item=shelf.catalogue.items[place], title=shelf.catalogue.titles[place], **numbers)
@@ -177,6 +193,10 @@ class Engine:
             answers = [answer.model_copy(update=one) for answer, one in zip(answers, told, strict=True)]
         warnings = noticed.tell(loaded.field_names, self.tally)
         more: dict[str, Any] = {"found": int(shown.sum())} if request.search else {}
+        if explored is not None:
+            answers = [answer.model_copy(update=one) for answer, one in zip(answers, explored.by_answer(), strict=True)]
+            greedy = [shelf.catalogue.items[place] for place in explored.greedy.tolist()]
+            more["exploration"] = ExplorationOfItems(**explored.facts(), greedy=greedy)
         if warnings:
             more["warnings"] = warnings
         return RecommendAnswer(
