@@ -7,9 +7,10 @@ from plus_oracle import Scales, design_of, draw_rows, layout_of, newton, plus_le
 
 from resus.arrays import Doubles, Floats
 from resus.model.inference.fusion import Stretched
+from resus.model.learners.plus.drawing import deviations_drawn
 from resus.model.learners.plus.in_numpy.codes import CodeColumns
 from resus.model.learners.plus.in_numpy.learner import LivePlus, PlusInNumpy
-from resus.model.learners.plus.learner import PlusLearner
+from resus.model.learners.plus.learner import PlusLearner, PlusPosterior
 from resus.model.learners.plus.noise import Part, normals
 
 LAYOUT = layout_of(3)
@@ -58,9 +59,9 @@ def near(found: Doubles, expected: Doubles, draws: int) -> bool:
 @pytest.mark.parametrize("events", [0, 1, 9, 40])
 def test_draws_covary_as_the_exact_posterior_of_all_candidates_together(events: int) -> None:
     learner = plus_learner(LAYOUT)
-    live, *known = user_with(events, learner)
+    live, encoded, labels, basis = user_with(events, learner)
     query = drawn_rows(12, 8)
-    exact, prior = joint_covariance(learner, *known, query)
+    exact, prior = joint_covariance(learner, encoded, labels, basis, query)
     draws = live.spread().sample(5, DRAWS)(query).astype(np.float64)
     assert near(draws @ draws.T / DRAWS, exact, DRAWS)
     assert (np.abs(draws.mean(axis=1)) < 5 * np.sqrt(np.diag(exact) / DRAWS)).all()
@@ -74,10 +75,11 @@ def test_draws_covary_as_the_exact_posterior_of_all_candidates_together(events: 
 @pytest.mark.parametrize("part", ["bias", "matches", "taste"])
 def test_a_part_that_is_turned_off_is_not_drawn(part: str) -> None:
     learner = plus_learner(LAYOUT, **{part: False})
-    live, *known = user_with(9, learner)
+    live, encoded, labels, basis = user_with(9, learner)
     query = drawn_rows(6, 8)
     draws = live.spread().sample(5, DRAWS)(query).astype(np.float64)
-    assert near(draws @ draws.T / DRAWS, joint_covariance(learner, *known, query)[0], DRAWS)
+    exact, _ = joint_covariance(learner, encoded, labels, basis, query)
+    assert near(draws @ draws.T / DRAWS, exact, DRAWS)
 
 
 def test_a_draw_is_the_same_however_candidates_are_asked_for() -> None:
@@ -93,7 +95,7 @@ def test_a_draw_is_the_same_however_candidates_are_asked_for() -> None:
 
 def test_a_user_with_very_many_events_is_as_sure_as_after_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = plus_learner(LAYOUT)
-    live, encoded, labels, basis = user_with(30, learner)
+    live, *_ = user_with(30, learner)
     query = drawn_rows(6, 8)
     sure = live.spread().deviation(query)
     monkeypatch.setattr("resus.model.learners.plus.in_numpy.learner.LONG", 20)
@@ -117,8 +119,25 @@ def test_numbers_of_different_seeds_parts_and_keys_are_independent_normal_ones()
     assert abs(numbers.mean()) < 5 / np.sqrt(numbers.size)
     assert abs(numbers.var() - 1) < 5 * np.sqrt(2 / numbers.size)
     assert abs((numbers**4).mean() - 3) < 5 * np.sqrt(96 / numbers.size)
-    alike = np.corrcoef(numbers)[~np.eye(len(numbers), dtype=bool)]
+    alike = np.asarray(np.corrcoef(numbers))[~np.eye(len(numbers), dtype=bool)]
     assert np.abs(alike).max() < 6 / np.sqrt(500)
     assert np.array_equal(
         normals(np.array([[1], [2]]), Part.VALUE, keys[:3], 4)[1], normals(2, Part.VALUE, keys[:3], 4)
     )
+
+
+def test_many_users_at_a_time_get_the_draws_that_each_gets_alone() -> None:
+    learner = plus_learner(LAYOUT)
+    sizes, seeds = [0, 3, 7], np.array([4, 5, 4])
+    users = [user_with(size, learner, seed) for seed, size in enumerate(sizes)]
+    query = np.stack([drawn_rows(6, seed) for seed in range(3)])
+    mask = torch.arange(max(sizes)) < torch.tensor(sizes).unsqueeze(1)
+    support, outcomes = torch.full((3, 7, LAYOUT.width), 1e3), torch.zeros(3, 7, 2)
+    for user, (_, encoded, labels, basis) in enumerate(users):
+        support[user, mask[user]] = torch.from_numpy(encoded)
+        outcomes[user, mask[user]] = torch.from_numpy(np.stack([labels, basis], axis=1)).float()
+    (posterior,) = learner.posteriors(support, mask, outcomes, [7])
+    assert isinstance(posterior, PlusPosterior)
+    together = deviations_drawn(posterior, torch.from_numpy(query), seeds, 3).numpy()
+    for user, (live, *_) in enumerate(users):
+        np.testing.assert_allclose(live.spread().sample(int(seeds[user]), 3)(query[user]), together[user], atol=2e-4)
