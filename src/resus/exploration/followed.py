@@ -18,8 +18,9 @@ RULES: tuple[Rule, ...] = get_args(Rule)
 
 def plus_learner_of(model: Personalizer, name: str) -> PlusLearner:
     if not isinstance(model.learner, PlusLearner):
-        raise ConfigError(f"resus explore needs the posterior of a RESUS+ model, and {name} has none: train with "
-                          "--learner plus")
+        raise ConfigError(
+            f"resus explore needs the posterior of a RESUS+ model, and {name} has none: train with --learner plus"
+        )
     return model.learner
 
 
@@ -39,6 +40,12 @@ class Followed:
         self._support = torch.cat([self._support, encoded.unsqueeze(1)], dim=1)
         self._outcomes = torch.cat([self._outcomes, outcomes.unsqueeze(1)], dim=1)
         self._posterior = None
+
+    def keep_first(self, users: int) -> None:
+        """Go on with these users only."""
+        if users < len(self._support):
+            self._support, self._outcomes, self._posterior = self._support[:users], self._outcomes[:users], None
+            self._start = None if self._start is None else self._start[:users]
 
     @torch.no_grad()
     def mean(self, query: Tensor, crowd: Tensor) -> Tensor:

@@ -52,7 +52,8 @@ class SimulatedUsers:
         logits = self.known[self.groups[users]] + self.personal[users]
         if context is not None:
             return sigmoid(logits + self.of_context[context][:, None])
-        return np.mean([sigmoid(logits + effect) for effect in self.of_context], axis=0)
+        mean: Doubles = np.mean([sigmoid(logits + effect) for effect in self.of_context], axis=0)
+        return mean
 
 
 @dataclass(frozen=True, eq=False)

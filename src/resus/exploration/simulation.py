@@ -53,6 +53,7 @@ def simulate(
         likeable[tile] = users.chances(tile, None).sum(axis=1)
         seen = {rule: np.zeros((len(own), items), dtype=np.bool_) for rule in names}
         followed = {rule: Followed(learner, len(own), encoded.codes.shape[2]) for rule in rules}
+        shown: dict[str, tuple[Integers, Integers]] = {}
         for event in range(events):
             context = users.contexts[tile, event]
             chances = users.chances(tile, context)
@@ -60,17 +61,18 @@ def simulate(
             query = encoded.codes[torch.from_numpy(context)]
             crowd, shared = (logits[users.groups[tile], context] for logits in (encoded.crowd, encoded.shared))
             seeds = (seed * events + event) * len(users) + own
-            for rule in names:
-                ranked = chances
-                if rule != ORACLE:
-                    ranked = scores_of(rule, followed[rule], query, crowd, shared, seeds, width).double().numpy()
-                shown = _best_unseen(ranked, seen[rule])
-                places = np.arange(len(own)), shown
-                seen[rule][places] = True
-                likes[rule][tile, event], chosen[rule][tile, event] = liked[places], chances[places]
-                if rule in followed:
-                    labels = torch.from_numpy(liked[places]).float()
-                    followed[rule].add(query[places], labels, crowd[places])
+            ranked = {ORACLE: chances}
+            for rule, known in followed.items():
+                scores = scores_of(rule, known, query, crowd, shared, seeds, width)
+                ranked[rule] = scores.double().numpy()
+            for name, scored in ranked.items():
+                places = np.arange(len(own)), _best_unseen(scored, seen[name])
+                seen[name][places] = True
+                likes[name][tile, event], chosen[name][tile, event] = liked[places], chances[places]
+                shown[name] = places
+            for rule, known in followed.items():
+                places = shown[rule]
+                known.add(query[places], torch.from_numpy(liked[places]).float(), crowd[places])
             progress("simulated users", (start + len(own) * (event + 1) // events), len(users), "users")
     regret = {rule: chosen[ORACLE] - chosen[rule] for rule in names}
     return Course(likes, regret, likeable)

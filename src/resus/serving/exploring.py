@@ -22,28 +22,33 @@ class Exploring:
     width: float = WIDTH
     draws: int = DRAWS
 
-    @classmethod
-    def of(
-        cls, rule: str, *, seed: int | None = None, width: float | None = None, draws: int | None = None
-    ) -> "Exploring":
-        """What is not given has its default; the seed is then drawn."""
-        known = next((known for known in RULES if known == rule), None)
-        if known is None:
-            raise DataError(f"explore is {rule!r}: use {' or '.join(RULES)}")
-        for name, value, least, most in (
-            ("seed", seed, 0, SEEDS - 1),
-            ("width", width, 0, MOST_WIDTH),
-            ("draws", draws, 1, MOST_DRAWS),
-        ):
-            if value is not None and not least <= value <= most:
-                raise DataError(f"{name} is {value}: give a number from {least} to {most:,}")
-        return cls(
-            known,
-            secrets.randbelow(SEEDS) if seed is None else seed,
-            WIDTH if width is None else float(width),
-            DRAWS if draws is None else draws,
-        )
-
     def for_user(self, number: int) -> "Exploring":
         """The user of this number in a table has a seed of their own: users with one seed would explore alike."""
         return replace(self, seed=(self.seed + number) % SEEDS)
+
+
+def exploring_of(rule: str | None, *, seed: int | None, width: float | None, draws: int | None) -> Exploring | None:
+    """None without a rule. What is not given has its default; a seed is then drawn."""
+    if rule is None:
+        for name, value in (("seed", seed), ("width", width), ("draws", draws)):
+            if value is not None:
+                raise DataError(f"{name} is a setting of explore: add explore ({' or '.join(RULES)}), or leave it out")
+        return None
+    known = next((known for known in RULES if known == rule), None)
+    if known is None:
+        raise DataError(f"explore is {rule!r}: use {' or '.join(RULES)}, or leave it out")
+    for name, value, least, most in (
+        ("seed", seed, 0, SEEDS - 1),
+        ("width", width, 0, MOST_WIDTH),
+        ("draws", draws, 1, MOST_DRAWS),
+    ):
+        whole = name != "width"
+        if value is not None and not (isinstance(value, int if whole else int | float) and least <= value <= most):
+            kind = "a whole number" if whole else "a number"
+            raise DataError(f"{name} is {value!r}: give {kind} from {least} to {most:,}")
+    return Exploring(
+        known,
+        secrets.randbelow(SEEDS) if seed is None else seed,
+        WIDTH if width is None else float(width),
+        DRAWS if draws is None else draws,
+    )

@@ -1,19 +1,14 @@
 """What a request may ask about exploring, and what its answer says about it."""
 
-from typing import Annotated, Any, Self
+from typing import Annotated
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic import Field, WithJsonSchema
 
 from resus.model.learners.plus.noise import SEEDS
-from resus.serving.exploring import MOST_DRAWS, MOST_WIDTH, RULES, Exploring, Rule
+from resus.serving.exploring import MOST_DRAWS, MOST_WIDTH, RULES, Exploring, Rule, exploring_of
 from resus.serving.messages.values import Message
 
-
-def _rule(given: Any) -> Any:
-    if given is not None and given not in RULES:
-        raise PydanticCustomError("rule", f"use {' or '.join(RULES)}, or leave it out")
-    return given
+_RULE = {"anyOf": [{"type": "string", "enum": list(RULES)}, {"type": "null"}]}
 
 
 class ExploringRequest(Message):
@@ -24,28 +19,15 @@ class ExploringRequest(Message):
     (default 1000, fewer for large catalogues).
     """
 
-    explore: Annotated[
-        Rule | None, BeforeValidator(_rule), WithJsonSchema({"anyOf": [{"enum": list(RULES)}, {"type": "null"}]})
-    ] = None
+    explore: Annotated[str | None, WithJsonSchema(_RULE)] = None
     seed: int | None = Field(default=None, ge=0, lt=SEEDS)
     width: float | None = Field(default=None, ge=0, le=MOST_WIDTH)
     draws: int | None = Field(default=None, ge=1, le=MOST_DRAWS)
 
-    def check_exploring(self) -> Self:
-        """For validators of the requests: settings of exploring need a rule."""
-        if self.explore is None:
-            for name in ("seed", "width", "draws"):
-                if getattr(self, name) is not None:
-                    raise ValueError(
-                        f"{name} is a setting of explore: add explore ({' or '.join(RULES)}), or leave it out"
-                    )
-        return self
-
     @property
     def exploring(self) -> Exploring | None:
-        if self.explore is None:
-            return None
-        return Exploring.of(self.explore, seed=self.seed, width=self.width, draws=self.draws)
+        """None for a request that does not explore; DataError for an unknown rule, or for settings without a rule."""
+        return exploring_of(self.explore, seed=self.seed, width=self.width, draws=self.draws)
 
 
 class Exploration(Message):

@@ -40,7 +40,7 @@ class PredictRequest(ExploringRequest):
         asked = len(self.items or self.candidates or [])
         if self.explain and min(asked, self.top or asked) > MAX_EXPLAINED:
             raise ValueError(f"explain takes at most {MAX_EXPLAINED} answers: set top, or ask for fewer candidates")
-        return self.check_exploring()
+        return self
 
 
 KindOfParts = Literal["shares", "leave-one-out"]

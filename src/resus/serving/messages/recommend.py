@@ -39,7 +39,7 @@ class RecommendRequest(ExploringRequest):
             raise ValueError("give every inline event an id, or none of them")
         if self.describe and self.top > MAX_EXPLAINED:
             raise ValueError(f"describe takes at most {MAX_EXPLAINED} answers: lower top, and go on with offset")
-        return self.check_exploring()
+        return self
 
 
 class Recommended(Message):

@@ -1,4 +1,4 @@
-"""Draws of the whole function Δ of many users at a time: the same numbers as those of `in_numpy.spread` for one user."""
+"""Draws of the whole function Δ of many users at a time. A user alone gets the same ones from `in_numpy.spread`."""
 
 from collections.abc import Sequence
 
