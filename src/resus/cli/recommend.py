@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
+
+if TYPE_CHECKING:
+    from resus.serving.exploring import Rule
 
 
 def command(
@@ -72,7 +75,7 @@ def command(
         exclude_seen=not include_seen,
         context=dict(_pairs("--context", context or [])),
         filter=_filter(wanted or []),
-        explore=explore,  # type: ignore[arg-type]  # any text is refused that is no rule
+        explore=cast("Rule | None", explore),  # any other text is refused
         seed=seed,
         width=width,
         draws=draws,

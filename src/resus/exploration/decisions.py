@@ -92,9 +92,10 @@ def _propensities(column: pl.Series, numbers: Integers, where: str) -> Doubles:
     bad = ~((found > 0) & (found <= 1))
     if bad.any():
         row = int(bad.argmax())
+        told = "a missing value" if column[row] is None else repr(column[row])
         raise DataError(
-            f"{where}, column '{column.name}', row {numbers[row]}: {column[row]!r} is no propensity; write the "
-            "probability with which this item was chosen, above 0 and at most 1"
+            f"{where}, column '{column.name}', row {numbers[row]}: {told} is no propensity; write the probability with "
+            "which this item was chosen, above 0 and at most 1"
         )
     return found
 
