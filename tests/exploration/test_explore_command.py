@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 from planted_models import tiny
-from resus_process import refused_here, succeed_here
+from resus_process import refused_here, resus_here, succeed_here
 
 from resus import PlantedWorld, Resus
 from resus.arrays import Doubles, Integers
@@ -82,7 +82,7 @@ def _logged() -> pl.DataFrame:
 
 
 def _choices_of_greedy(model: Resus) -> Doubles:
-    """The predictions for every slate, `[U, events, SLATE]`, each decision as a user of its own with the events before."""
+    """The predictions for every slate, `[U, events, SLATE]`, each decision as a user of its own."""
     logged, hidden = _logged(), draw_world(WORLD)
     slates, _ = _slates()
     rows = logged.with_columns(
@@ -175,10 +175,14 @@ def test_estimates_hold_the_known_value_of_greedy(place: Path) -> None:
 
 
 def test_a_log_that_says_too_little_is_told(place: Path) -> None:
-    """All items as candidates, and few choices."""
-    pl.read_csv(place / "choices.csv").head(EVENTS * 3).write_csv(place / "few.csv")
-    printed = succeed_here("explore", "few.csv", "--run", "run", "--propensity", "chance", "--out", "few", cwd=place)
-    assert "too few" in printed
+    """All items as candidates, and few choices of users, two of whom the model knows."""
+    trained = Resus.load(place / "run").config.user_split(WORLD.users).train[:2].tolist()
+    few = pl.read_csv(place / "choices.csv").head(EVENTS * 3)
+    known = dict(zip(("new-0", "new-1"), map(str, trained), strict=True))
+    few.with_columns(pl.col("user").replace(known)).write_csv(place / "few.csv")
+    done = resus_here("explore", "few.csv", "--run", "run", "--propensity", "chance", "--out", "few", cwd=place)
+    assert "too few decisions agree with " in done.stderr
+    assert "trained or validated on 2 of the 3 users of few.csv" in done.stderr
     found = json.loads((place / "few" / "results.json").read_text())
     assert not found["rules"]["greedy"]["enough"]
 

@@ -24,6 +24,7 @@ class Decisions:
     among them, -1 if no rule could choose it.
     """
 
+    users: pl.Series  # [U], their ids
     offsets: Integers  # [U + 1]
     rows: Rows
     rewards: Floats
@@ -65,15 +66,16 @@ def read_decisions(
     table = table.with_columns(users.alias("_user")).with_row_index("_row").with_columns(position.alias("_position"))
     kept = table.filter(pl.col("_position") < events).sort("_user", "_position")
     numbers, counts = kept["_row"].to_numpy() + 1, kept["_user"].rle().struct.field("len").to_numpy()
-    own = kept.drop("_row", "_user", "_position")
+    own = kept.drop("_row", "_position")
     chosen = _places(own[scorer.features.item], catalogue)
     offered = np.arange(len(catalogue.items))[None, :]
     if candidates is not None:
         offered = _offered(own[candidates], catalogue, numbers, chosen, where)
         chosen = np.where(chosen >= 0, (offered == chosen[:, None]).argmax(axis=1), -1)
     return Decisions(
+        users=own["_user"].unique(maintain_order=True),
         offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-        rows=Rows(*scorer.encode(own, where)),
+        rows=Rows(*scorer.encode(own.drop("_user"), where)),
         rewards=_rewards(scorer, own, where),
         propensities=_propensities(own[propensity], numbers, where),
         candidates=offered,

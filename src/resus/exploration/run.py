@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from resus.data.datasets.planted import PlantedWorld, draw_world
+from resus.data.fields.unknown import warn
 from resus.data.log.log import InteractionLog
 from resus.errors import ConfigError, DataError
 from resus.estimator import Resus
@@ -93,6 +94,14 @@ def replay_table(
     decisions = read_decisions(
         read, model.scorer, catalogue, propensity=propensity, candidates=candidates, events=events, where=str(table)
     )
+    learned = fitted.users.learned_from(decisions.users) if fitted.users else 0
+    if learned:
+        warn(
+            [
+                f"the model was trained or validated on {learned:,} of the {len(decisions.users):,} users of {table}, "
+                "so its rules look better than they are: leave these users out"
+            ]
+        )
     found = replay(
         fitted.model.on_cpu(),
         model.name,
