@@ -112,10 +112,9 @@ def _courses(found: "Simulated") -> "Table":
     from rich.table import Table
 
     marks = sorted({max(1, found.events // 3), max(1, 2 * found.events // 3), found.events})
-    heads = ["rule", *(f"liked after {mark}" for mark in marks), "of all liked", "regret", "× greedy"]
-    table = Table(*heads, box=None)
-    for column in table.columns[1:]:
-        column.justify = "right"
+    table = Table(title="liked items found, by number of events", title_justify="left", box=None)
+    for head in ("rule", *map(str, marks), "of all", "regret", "times greedy"):
+        table.add_column(head, no_wrap=True, justify="left" if head == "rule" else "right")
     for rule, course in found.rules.items():
         liked = [f"{course.liked[mark - 1].value:.2f}" for mark in marks]
         pace = _between(found.pace[rule], 2) if rule in found.pace else ""

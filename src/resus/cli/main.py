@@ -44,6 +44,7 @@ From data to a report:
   resus warm-up runs/mine              AUC and GAUC from no events to hundreds, next to baselines
   resus predict runs/mine --support events.csv --query candidates.csv
   resus recommend runs/mine --support events.csv --top 10
+  resus explore planted                what exploring buys, and what it costs
   resus reproduce rq1                  every method and table of the paper (try --quick)
 
 \b

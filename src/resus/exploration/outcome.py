@@ -14,7 +14,7 @@ from resus.exploration.simulation import ORACLE, Course
 from resus.files import write_json
 from resus.randomness import Purpose, generator
 
-GREEDY = "greedy"
+GREEDY, EXPLORING = "greedy", ("thompson", "ucb")
 WANTED = 1.3  # times as many liked items as greedy: exploring pays well
 
 
@@ -128,9 +128,10 @@ def write(found: Simulated | ReplayedLog, folder: Path) -> Path:
 
 
 def verdicts(found: Simulated) -> list[str]:
-    """What exploring buys or costs, a sentence for each rule."""
+    """What exploring buys or costs, a sentence for each rule that explores."""
     said = []
-    for rule, pace in found.pace.items():
+    for rule in EXPLORING:
+        pace = found.pace[rule]
         after = f"{rule} finds {pace.value:.2f} times as many liked items as greedy in {found.events} events"
         interval = f"({pace.low:.2f} … {pace.high:.2f})"
         if pace.low > 1:
