@@ -24,28 +24,22 @@ def picture_of(found: Simulated | ReplayedLog, folder: Path) -> Path:
 def _courses(found: Simulated) -> Figure:
     figure = Figure(figsize=(10.9, 4.3), layout="constrained")
     left, right = figure.subplots(1, 2)
-    frame(left, "Liked items found, as a share of greedy's", "after each event; above 1 is better")
+    frame(left, "Liked items found", "cumulated; higher is better")
     frame(right, "Regret", "liked items missed against the oracle, cumulated; lower is better")
-    base = found.rules["greedy"].liked
     for place, (rule, course) in enumerate(found.rules.items()):
         colour = INK if rule == ORACLE else COLOURS[place % len(COLOURS)]
         marker = MARKERS[place % len(MARKERS)]
-        shares = [
-            Value(value=one.value / to.value, low=one.low / to.value, high=one.high / to.value)
-            for one, to in zip(course.liked, base, strict=True)
-            if to.value > 0
-        ]
-        _line(left, shares, found.events - len(shares), rule, colour, marker)
+        _line(left, course.liked, rule, colour, marker)
         if rule != ORACLE:
-            _line(right, course.regret, 0, rule, colour, marker)
+            _line(right, course.regret, rule, colour, marker)
     left.legend(frameon=False, fontsize=8.5)
     for axes in (left, right):
         axes.set_xlabel("events of the user")
     return figure
 
 
-def _line(axes: Axes, values: list[Value], first: int, name: str, colour: str, marker: str) -> None:
-    places = np.arange(first + 1, first + 1 + len(values))
+def _line(axes: Axes, values: list[Value], name: str, colour: str, marker: str) -> None:
+    places = np.arange(1, 1 + len(values))
     axes.plot(places, [one.value for one in values], color=colour, marker=marker, markevery=5, markersize=4, label=name)
     axes.fill_between(places, [one.low for one in values], [one.high for one in values], color=colour, alpha=0.12, lw=0)
 
