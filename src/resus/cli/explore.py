@@ -64,7 +64,7 @@ def command(
     folder = out or Path("runs") / f"explore-{Path(data).stem}"
     from resus.estimator import Resus
     from resus.exploration.pictures import picture_of
-    from resus.exploration.run import explore_world, replay_table, world_of
+    from resus.exploration.run import checked_world, explore_world, replay_table
 
     found: Simulated | ReplayedLog
     with interruptible("the same command goes on with the trained model"), progress_bars() as progress:
@@ -84,7 +84,7 @@ def command(
             )
         else:
             place = find_log(data)
-            world_of(place)
+            checked_world(place, events=events, draws=draws)  # before a model is trained
             model = (
                 Resus.load(run) if run else Resus().fit(place, folder=folder / "run", resume=True, progress=progress)
             )

@@ -67,8 +67,7 @@ def replay(
                 chances = _chances(rule, followed, codes, shared, mean, possible, seeds, width, draws)
                 value[rule][rows] = (chances * expected).sum(dim=1).numpy()
                 chance[rule][rows] = _at(chances, picked)
-            own_shared, own_crowd, own_codes = _encoded(model, _whole(decisions.rows.take(rows)))
-            del own_shared
+            _, own_crowd, own_codes = _encoded(model, _whole(decisions.rows.take(rows)))
             labels = torch.from_numpy(decisions.rewards[rows])
             guess[rows] = followed.mean(own_codes, own_crowd).sigmoid().squeeze(1).double().numpy()
             followed.add(own_codes.squeeze(1), labels, own_crowd.squeeze(1))

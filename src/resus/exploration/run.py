@@ -35,33 +35,35 @@ def explore_world(
     progress: Progress = silent,
 ) -> Simulated:
     """Let each rule show items to new users of the planted world from which this log was drawn."""
-    _check(draws)
-    world = world_of(log)
-    if events > world.items:
-        raise ConfigError(f"{events} events need as many items, and the world has {world.items}: ask for fewer events")
-    fitted = model._fitted()
-    plus_learner_of(fitted.model, model.name)
+    world = checked_world(log, events=events, draws=draws)
+    trained = model.scorer
+    plus_learner_of(trained.model, model.name)
     opened = InteractionLog.open(log)
-    if opened.features.to_json() != fitted.features.to_json():
+    if opened.features.to_json() != trained.features.to_json():
         raise ConfigError(f"the model was not trained on {log}: train one with 'resus train {log}'")
     hidden = draw_world(world)
     drawn = SimulatedUsers.drawn(world, hidden, users=users, events=events, seed=seed)
-    encoded = EncodedWorld.of(fitted.model.on_cpu(), fitted.features, hidden)
+    encoded = EncodedWorld.of(trained.model.on_cpu(), trained.features, hidden)
     course = simulate(
-        fitted.model.on_cpu(), model.name, drawn, encoded, RULES, width=width, seed=seed, progress=progress
+        trained.model.on_cpu(), model.name, drawn, encoded, RULES, width=width, seed=seed, progress=progress
     )
     facts = {"model": model.name, "world": world.model_dump(), "width": width}
     return simulated(course, draws=draws, seed=seed, **facts)
 
 
-def world_of(log: Path) -> PlantedWorld:
+def checked_world(log: Path, *, events: int, draws: int) -> PlantedWorld:
+    """The world from which a log was drawn, if so many events of a user can be simulated in it."""
+    _check(draws)
     made_from = InteractionLog.open(log).manifest.world
     if made_from is None:
         raise ConfigError(
             f"{log} is not planted, so nobody knows what its users would have liked: use planted, or a table of "
             f"choices with the column of their probabilities ({advice(python='propensity=', command='--propensity')})"
         )
-    return PlantedWorld(**made_from)
+    world = PlantedWorld(**made_from)
+    if events > world.items:
+        raise ConfigError(f"{events} events need as many items, and the world has {world.items}: ask for fewer events")
+    return world
 
 
 def replay_table(
@@ -79,9 +81,9 @@ def replay_table(
 ) -> ReplayedLog:
     """Estimate what each rule would have earned on logged decisions. `log` is that of the training, with the items."""
     _check(draws)
-    fitted = model._fitted()
-    plus_learner_of(fitted.model, model.name)
-    if fitted.negatives is not None:
+    trained, met = model.scorer, model._fitted().users
+    plus_learner_of(trained.model, model.name)
+    if trained.negatives is not None:
         raise ConfigError(
             f"{model.name} learned from drawn negatives, so its labels are not the rewards of choices: train on logged "
             "choices with both labels"
@@ -92,9 +94,9 @@ def replay_table(
     if not read.height:
         raise DataError(f"{table} has no rows: give logged decisions")
     decisions = read_decisions(
-        read, model.scorer, catalogue, propensity=propensity, candidates=candidates, events=events, where=str(table)
+        read, trained, catalogue, propensity=propensity, candidates=candidates, events=events, where=str(table)
     )
-    learned = fitted.users.learned_from(decisions.users) if fitted.users else 0
+    learned = met.learned_from(decisions.users) if met else 0
     if learned:
         warn(
             [
@@ -103,7 +105,7 @@ def replay_table(
             ]
         )
     found = replay(
-        fitted.model.on_cpu(),
+        trained.model.on_cpu(),
         model.name,
         decisions,
         catalogue,

@@ -77,7 +77,7 @@ class Scored:
         if self.explored is not None:
             both = zip(candidates, self.explored.by_answer(), strict=True)
             candidates = [_ExploredCandidate(*msgspec.structs.astuple(one), *told.values()) for one, told in both]
-            exploration = {**self.explored.facts(), "greedy": self.explored.greedy.tolist()}
+            exploration = self._exploration(self.explored)
         told = list(self.warnings) or unset
         kind = self._kind() or unset
         return _encode(_Answer(self.user, self.support, self.model, kind, candidates, exploration, told))
@@ -106,8 +106,7 @@ class Scored:
         if self.explored is not None:
             both = zip(answers, self.explored.by_answer(), strict=True)
             answers = [answer.model_copy(update=told) for answer, told in both]
-            facts = {**self.explored.facts(), "greedy": self.explored.greedy.tolist()}
-            more["exploration"] = ExplorationOfCandidates(**facts)
+            more["exploration"] = ExplorationOfCandidates(**self._exploration(self.explored))
         if self.warnings:
             more["warnings"] = list(self.warnings)
         return PredictAnswer(
@@ -117,6 +116,10 @@ class Scored:
             answers=answers,
             **more,
         )
+
+    @staticmethod
+    def _exploration(explored: Explored) -> dict[str, Any]:
+        return {**explored.facts(), "greedy": explored.greedy.tolist()}
 
     def _kind(self) -> KindOfParts | None:
         explanation = self.scores.explanation

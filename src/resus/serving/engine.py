@@ -127,20 +127,22 @@ class Engine:
         """The scores of a request's candidates, from which its answer is made."""
         self._refresh()
         noticed, exploring = Noticed(), request.exploring
-        explored: Explored | None = None
 
-        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
-            nonlocal explored
+        def scored(
+            live: LiveUser, profile: Mapping[str, Any]
+        ) -> tuple[Sequence[str | None], Scores, Crowd, Spread | None]:
             items, (crowd, encoded) = self._encoded(request, profile, noticed)
             scores = live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
-            if exploring is not None:
-                spread, top = need_spread(live.support.spread(), self.loaded.name), request.top or len(items)
-                explored = rank(exploring, spread, crowd + scores.residual, encoded.__getitem__, top)
-            return items, scores
+            spread = None if exploring is None else need_spread(live.support.spread(), self.loaded.name)
+            return items, scores, (crowd, encoded), spread
 
-        events, (items, scores) = self._ask(request, scored)
+        events, (items, scores, (crowd, encoded), spread) = self._ask(request, scored)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
+        explored: Explored | None = None
+        if exploring is not None and spread is not None:
+            logits, asked = crowd + scores.residual, request.top or len(items)
+            explored = rank(exploring, spread, logits, encoded.__getitem__, asked)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
         warnings = noticed.tell(self.loaded.field_names, self.tally)
         name, top = self.loaded.name, request.top

@@ -11,6 +11,7 @@ Rule = Literal["thompson", "ucb"]
 RULES: tuple[Rule, ...] = get_args(Rule)
 WIDTH, MOST_WIDTH = 1.0, 100.0
 DRAWS, MOST_DRAWS = 1000, 10_000
+MOST_SHOWN = 40  # characters of an unknown rule
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def exploring_of(rule: str | None, *, seed: int | None, width: float | None, dra
         return None
     known = next((known for known in RULES if known == rule), None)
     if known is None:
-        raise DataError(f"explore is {rule!r}: use {' or '.join(RULES)}, or leave it out")
+        raise DataError(f"explore is {str(rule)[:MOST_SHOWN]!r}: use {' or '.join(RULES)}, or leave it out")
     for name, value, least, most in (
         ("seed", seed, 0, SEEDS - 1),
         ("width", width, 0, MOST_WIDTH),

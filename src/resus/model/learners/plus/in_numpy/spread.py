@@ -20,8 +20,6 @@ from resus.model.learners.plus.in_numpy.codes import Codes
 from resus.model.learners.plus.in_numpy.scales import Scales
 from resus.model.learners.plus.noise import Part, normals
 
-Triangle = Doubles  # [k, k]
-
 
 class PlusSpread(Spread):
     """`weights` `[k]` are the curvatures of the labels of the events `codes`, as many as fit into a matrix of pairs."""
@@ -30,7 +28,7 @@ class PlusSpread(Spread):
         self._scales, self._codes, self._weights = scales, codes, weights
         gram = scales.covariance(codes, codes)
         gram.flat[:: len(gram) + 1] += 1 / weights
-        self._inverse: Triangle = inverse_of_lower(np.linalg.cholesky(gram).astype(np.float64, copy=False))  # L⁻¹
+        self._inverse = inverse_of_lower(np.linalg.cholesky(gram).astype(np.float64, copy=False))  # L⁻¹
 
     def deviation(self, encoded: Floats) -> Floats:
         """√(k(x, x) − ‖L⁻¹ k(X, x)‖²)."""
