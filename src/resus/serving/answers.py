@@ -12,7 +12,7 @@ from resus.serving.explored import Explored
 from resus.serving.messages import Cause, ExplorationOfCandidates, KindOfParts, PredictAnswer, Reason, ScoredCandidate
 
 
-class _Candidate(msgspec.Struct):
+class _Candidate(msgspec.Struct, gc=False):
     """`ScoredCandidate` on the wire: the same keys in the same order."""
 
     candidate: int
