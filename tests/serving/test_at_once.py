@@ -327,22 +327,24 @@ def test_the_idle_time_after_an_answer_is_that_of_the_usual_way(exported: Path, 
 
 
 @pytest.mark.parametrize(
-    ("status", "lines", "host"),
+    ("status", "lines", "host", "token"),
     [
-        (403, [], "evil.example"),
-        (403, ["Origin: http://evil.example"], "127.0.0.1"),
-        (403, ["Sec-Fetch-Site: cross-site"], "127.0.0.1"),
-        (400, ["Host: localhost"], "127.0.0.1"),
-        (400, ["Authorization: Bearer other"], "127.0.0.1"),
+        (403, [], "evil.example", None),
+        (403, ["Origin: http://evil.example"], "127.0.0.1", TOKEN),
+        (403, ["Sec-Fetch-Site: cross-site"], "127.0.0.1", TOKEN),
+        (400, ["Host: localhost"], "127.0.0.1", TOKEN),
+        (400, ["Authorization: Bearer other"], "127.0.0.1", TOKEN),
     ],
 )
-def test_the_gate_is_the_same(exported: Path, tmp_path: Path, status: int, lines: list[str], host: str) -> None:
+def test_the_gate_is_the_same(
+    exported: Path, tmp_path: Path, status: int, lines: list[str], host: str, token: str | None
+) -> None:
     async def scenario(client: Dialled) -> None:
         assert await client.at_once(client.request(user="u"))
         assert not await client.at_once(client.request(*lines, host=host, user="u"))
         assert client.wire.sent.startswith(b"HTTP/1.1 %d" % status)
 
-    dialled(exported, tmp_path, scenario, token=TOKEN)
+    dialled(exported, tmp_path, scenario, token=token)
 
 
 def test_a_wrong_token_and_too_many_requests_are_refused(exported: Path, tmp_path: Path) -> None:
