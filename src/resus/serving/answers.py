@@ -30,6 +30,7 @@ class _Answer(msgspec.Struct):
     user: str | None
     support: int
     model: str
+    version: str
     parts: str | msgspec.UnsetType
     answers: list[_Candidate]
     warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
@@ -44,6 +45,7 @@ class Scored:
 
     user: str | None
     model: str
+    version: str
     items: Sequence[str | None]
     known: Sequence[tuple[str, str | None]]
     support: int
@@ -64,7 +66,9 @@ class Scored:
                 candidate.because = because
                 candidate.causes = unset if causes is None else causes
         told = list(self.warnings) or unset
-        return _encode(_Answer(self.user, self.support, self.model, self._kind() or unset, candidates, told))
+        return _encode(
+            _Answer(self.user, self.support, self.model, self.version, self._kind() or unset, candidates, told)
+        )
 
     def as_message(self) -> PredictAnswer:
         answers = []
@@ -93,6 +97,7 @@ class Scored:
             user=self.user,
             support=self.support,
             model=self.model,
+            version=self.version,
             answers=answers,
             **more,
         )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from resus.artifact import FACTS, NEGATIVES, WEIGHTS, Artifact, rebuild
+from resus.artifact import FACTS, NEGATIVES, WEIGHTS, Artifact, inference, rebuild
 from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.movielens import MOVIES
 from resus.data.log.log import InteractionLog
@@ -14,12 +14,13 @@ from resus.errors import ConfigError, DataError
 from resus.extras import missing, need
 from resus.files import MAX_JSON_BYTES, atomic_folder, open_regular, read_bounded
 from resus.serving.catalogue import CATALOGUE, Catalogue
+from resus.serving.drift import REFERENCE, Reference
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
 from resus.serving.profiles import PROFILES, Profiles
 
-PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
+PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, REFERENCE, ENCODER}
 
 
 def export(
@@ -59,6 +60,10 @@ def export(
         described = Profiles.of(log, split.train, catalogue) if profiles else None
         if described is not None and described.fields:
             described.save(aside)
+        numbers = inference(artifact)
+        reference = Reference.of(numbers, artifact.config, log, split.validation, seed=artifact.config.seed)
+        if reference is not None:
+            reference.save(aside)
         write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
         if onnx or (onnx is None and not missing("onnx")):
             export_onnx(model, artifact.features, aside)

@@ -13,11 +13,13 @@ from resus.checked_folder import CheckedFolder
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
+from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
 from resus.model.inference.model import Inference
 from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
+from resus.serving.drift import REFERENCE, Reference, stage_of
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
 from resus.serving.messages import CatalogueItem, FieldAnswer, PastEvent, Role, UserHistory
@@ -25,6 +27,7 @@ from resus.serving.profiles import NO_PROFILE, PROFILES, Profiles, described
 from resus.serving.store import Event
 
 RESULTS = "results.json"
+HASH_DIGITS = 12
 
 
 class Meaning(NamedTuple):
@@ -49,6 +52,8 @@ class LoadedModel:
     profiles: Profiles | None
     histories: list[UserHistory]
     results: Results | None
+    label: str | None = None  # who the users are and what a label means, if a table said it
+    reference: Reference | None = None
 
     @classmethod
     def load(cls, folder: Path) -> "LoadedModel":
@@ -65,6 +70,8 @@ class LoadedModel:
             profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
             histories=read_histories(opened) if TEST_USERS in opened else [],
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
+            label=_meaning_of_labels(artifact.log.table),
+            reference=Reference.load(opened) if REFERENCE in opened else None,
         )
         loaded._check_that_it_scores(folder)
         return loaded
@@ -72,6 +79,11 @@ class LoadedModel:
     @property
     def name(self) -> str:
         return self.config.model_name
+
+    @cached_property
+    def version(self) -> str:
+        """Its name, and as much of its hash as tells it from others."""
+        return f"{self.name}@{self.sha256[:HASH_DIGITS]}"
 
     @property
     def item(self) -> str:
@@ -153,10 +165,7 @@ class LoadedModel:
 
     def stage(self, support: int) -> str:
         """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
-        if not support:
-            return "new"
-        stages = self.config.evaluation.stages.items()
-        return next((stage for stage, sizes in stages if support <= max(sizes)), "warm")
+        return stage_of(support, self.config.evaluation.stages)
 
     def fields(self) -> list[FieldAnswer]:
         """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""
@@ -229,3 +238,10 @@ class LoadedModel:
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)
         after = user.score(probes)
         return all(bool(np.isfinite(scores.probability).all()) for scores in (before, after))
+
+
+def _meaning_of_labels(table: TableSchema | None) -> str | None:
+    if table is None:
+        return None
+    limit = "" if table.label_threshold is None else f" from {table.label_threshold:g}"
+    return f"user {table.user!r}, label {table.label!r}{limit}"

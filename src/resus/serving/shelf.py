@@ -36,10 +36,14 @@ class Shelf:
         catalogue: Catalogue,
         *,
         context_bytes: int = CONTEXT_BYTES,
+        cached: Callable[[bool], None] = lambda _kept: None,
         before: "Shelf | None" = None,
         changed: Integers | None = None,
     ) -> None:
-        """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different."""
+        """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different.
+
+        `cached` hears whether a context that was asked for was kept.
+        """
         self._model, self._features, self.catalogue = model, features, catalogue
         self._of_item = catalogue.field_of >= 0  # [C]
         self._situation = frozenset(field.name for field in features.fields) - frozenset(catalogue.fields)
@@ -52,6 +56,7 @@ class Shelf:
             self._item_codes = self._coded(before, changed)
         self._contexts: OrderedDict[str, Context] = OrderedDict()  # least recently used first
         self._context_bytes, self._limit = 0, context_bytes
+        self._cached = cached
         self._lock = threading.Lock()
         if before is not None and changed is not None:
             self._take_over(before, changed)
@@ -61,8 +66,10 @@ class Shelf:
 
     def updated(self, catalogue: Catalogue, changed: Integers) -> "Shelf":
         """For a later state of the catalogue: only what depends on the changed items is computed again."""
-        limit = self._limit
-        return Shelf(self._model, self._features, catalogue, context_bytes=limit, before=self, changed=changed)
+        limit, cached = self._limit, self._cached
+        return Shelf(
+            self._model, self._features, catalogue, context_bytes=limit, cached=cached, before=self, changed=changed
+        )
 
     def places(self, items: Sequence[str]) -> tuple[Integers, Sequence[str]]:
         """The positions of items, `len(self)` for an unknown one, and their ids as a vocabulary writes them."""
@@ -83,6 +90,7 @@ class Shelf:
         """The context of a request, by the values of its fields."""
         fields, key = self._key(fields)
         found = self._found(key)
+        self._cached(found is not None)
         if found is None:
             row = self._checked(Rows(*self._features.encode_rows([fields])))
             found = self._keep(key, row)

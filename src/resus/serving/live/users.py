@@ -42,6 +42,7 @@ class _Cached:
     version: int = 0
     come: dict[int, _Come] = field(default_factory=dict)  # by the version before it
     changes: int = 0  # of items, as of which its events are encoded
+    reads: int = 0  # of all events, from the store
     accounted: int = 0
     text_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -73,9 +74,11 @@ class LiveUsers:
         capacity: int,
         limit: int = LIVE_BYTES,
         encode: Encode = lambda _event, _profile: None,
+        cached: Callable[[bool], None] = lambda _kept: None,
     ) -> None:
+        """`cached` hears whether a user who was asked for was kept, so that no event had to be read from the store."""
         self.loaded = loaded
-        self._encode = encode
+        self._encode, self._cached_before = encode, cached
         self._store = store
         self._capacity = capacity
         self._limit = limit
@@ -102,12 +105,13 @@ class LiveUsers:
         cached = self._cached(user)
         try:
             with cached.lock:
-                changes = self._changes  # before anything is encoded
+                reads, changes = cached.reads, self._changes  # before anything is encoded
                 if cached.version != version:
                     self._catch_up(cached, user, version)
                 if cached.changes != changes:
                     self._encode_changed(cached)
                     cached.changes = changes
+                self._cached_before(cached.reads == reads)
                 answer, events = question(cached.live, cached.profile), tuple(cached.events)
                 self._account(user, cached)
         finally:
@@ -207,6 +211,7 @@ class LiveUsers:
     def _read(self, cached: _Cached, user: str) -> None:
         """Apply a few changes one by one; start afresh after many changes, or if the order of events differs."""
         record = self._store.read(user)
+        cached.reads += 1
         profile = self.loaded.profile_of(user, record.profile)
         same = str(profile) == str(cached.profile)
         live, texts = cached.live, [text_of_features(event) for event in record.events]

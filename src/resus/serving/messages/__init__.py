@@ -1,6 +1,7 @@
 """Requests and answers of the service, as JSON: one file per group of routes."""
 
 from resus.serving.messages.events import EventResult, EventsAnswer, EventsRequest, InlineEvent, PostedEvent
+from resus.serving.messages.experiment import ExperimentAnswer, ModelFigures
 from resus.serving.messages.items import CatalogueAnswer, CatalogueItem, Changed, ItemRequest
 from resus.serving.messages.model import Bounds, FieldAnswer, ModelAnswer, Reloaded, Role
 from resus.serving.messages.operations import Health, Refusal
@@ -21,6 +22,7 @@ __all__ = [
     "EventResult",
     "EventsAnswer",
     "EventsRequest",
+    "ExperimentAnswer",
     "FieldAnswer",
     "FieldValues",
     "Filter",
@@ -35,6 +37,7 @@ __all__ = [
     "Message",
     "MetricAnswer",
     "ModelAnswer",
+    "ModelFigures",
     "PastEvent",
     "PostedEvent",
     "PredictAnswer",

@@ -80,7 +80,7 @@ class ScoredCandidate(Message):
 
 
 class PredictAnswer(Message):
-    """`support` is the number of events behind the answers.
+    """`support` is the number of events behind the answers, `version` the name and hash of the model that gave them.
 
     `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
     what it would be without the event, and these need not sum to the residual. `warnings` says what the request holds
@@ -90,6 +90,7 @@ class PredictAnswer(Message):
     user: str | None
     support: int
     model: str
+    version: str
     parts: KindOfParts | None = None
     answers: list[ScoredCandidate]
     warnings: list[str] | None = None

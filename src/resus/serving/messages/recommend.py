@@ -60,12 +60,14 @@ class Recommended(Message):
 class RecommendAnswer(Message):
     """The best items first. `ranked` is the number of items that were left after the filter and the seen ones.
 
-    With `search`, `found` is the number of them that contain the text.
+    `version` is the name and hash of the model that gave them. With `search`, `found` is the number of them that
+    contain the text.
     """
 
     user: str | None
     support: int
     model: str
+    version: str
     ranked: int
     found: int | None = None
     answers: list[Recommended]
