@@ -5,7 +5,7 @@ wrong with it in one sentence.
 """
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -21,14 +21,21 @@ JSON_TYPE = b"application/json"
 Asked = TypeVar("Asked", bound=Message)
 
 
+class Answered(NamedTuple):
+    """The body of an answer, and the version of the model that gave it."""
+
+    body: bytes
+    version: str
+
+
 class HotRoute(Generic[Asked]):
-    """`answer` makes the body of the answer from the message, in a thread of the message's pool."""
+    """`answer` makes the answer from the message, in a thread of the message's pool."""
 
     def __init__(
         self,
         usual: ASGIApp,
         message: type[Asked],
-        answer: Callable[[Asked], bytes],
+        answer: Callable[[Asked], Answered],
         pool_of: Callable[[Asked], Pool],
     ) -> None:
         self._usual, self._message, self._answer, self._pool_of = usual, message, answer, pool_of
@@ -39,7 +46,7 @@ class HotRoute(Generic[Asked]):
         app: FastAPI,
         path: str,
         message: type[Asked],
-        answer: Callable[[Asked], bytes],
+        answer: Callable[[Asked], Answered],
         pool_of: Callable[[Asked], Pool],
     ) -> None:
         """Let a route that the framework knows, and documents, be answered by the fast way first."""
@@ -52,7 +59,7 @@ class HotRoute(Generic[Asked]):
         if asked is None:
             await self._usual(scope, _again(body, receive), send)
             return
-        content = await self._pool_of(asked).run(lambda: self._answer(asked))
+        content, scope["state"]["version"] = await self._pool_of(asked).run(lambda: self._answer(asked))
         headers = [(b"content-length", b"%d" % len(content)), (b"content-type", JSON_TYPE)]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": content})
