@@ -17,6 +17,7 @@ from service_process import (
     PATIENCE,
     InProcess,
     Serving,
+    children_of,
     event,
     in_process,
     kill,
@@ -324,6 +325,7 @@ def test_a_second_model_without_a_catalogue_is_refused(exported: Path, another: 
         (("--split", "0.1"), "--split needs a second model: name its folder with --shadow"),
         (("--shadow", "absent", "--split", "1"), "--split is 1: give the share of users"),
         (("--shadow", "absent"), "absent does not exist"),
+        (("--shadow", "absent", "--split-salt", "june"), "--split-salt is about the users of --split: add --split"),
     ],
 )
 def test_a_wrong_option_is_one_sentence(exported: Path, tmp_path: Path, options: tuple[str, ...], told: str) -> None:
@@ -382,7 +384,8 @@ def test_two_workers_count_together_and_keep_the_counts_of_a_killed_one(
         for client in clients:
             client.close()
         kill(workers[0])
-        wait_until(lambda: workers[0] not in service.two_workers(), "a replacement")
+        wait_until(lambda: workers[0] not in children_of(service.process.pid), "the end of a worker")
+        service.two_workers()
         assert figures(service.client) == told
         assert recent_scores(service) == 1 + 2 * EVERY // ONE_IN, "a dead worker has no recent scores"
         assert service.predict(user=THEIRS, items=ITEMS)["version"] == told["second"]["version"]

@@ -39,8 +39,8 @@ def command(
         typer.Option(help="Share of the users that the second model answers, such as 0.1; always the same users."),
     ] = None,
     split_salt: Annotated[
-        str, typer.Option(help="Decides which users these are; another text chooses others.")
-    ] = "resus",
+        str | None, typer.Option(help="Decides which users these are; another text chooses others. [default: resus]")
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of the log: text, or one JSON object each.")
     ] = LogFormat.TEXT,
@@ -77,7 +77,7 @@ def command(
         say(json_line("INFO", {"message": sentence}) if logs.as_json else sentence)
 
     from resus.serving.experiment.predictions import shared_memory
-    from resus.serving.experiment.split import Split
+    from resus.serving.experiment.split import SALT, Split
     from resus.serving.experiment.trial import check_second
     from resus.serving.http.workers import Worker, listen, run_one, run_several
     from resus.serving.lineup import home_of_copies
@@ -86,7 +86,9 @@ def command(
 
     if split is not None and shadow is None:
         raise ConfigError("--split needs a second model: name its folder with --shadow")
-    chosen = None if split is None else Split(split, split_salt)
+    if split_salt is not None and split is None:
+        raise ConfigError("--split-salt is about the users of --split: add --split, or leave it out")
+    chosen = None if split is None else Split(split, split_salt or SALT)
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)
     if shadow is not None:

@@ -65,13 +65,14 @@ class Reference(Message):
         residuals: dict[str, list[float]] = {}
         for rows in _events_of(log, users, seed):
             live = model.live_support()
-            for known, row in enumerate(rows.tolist()):
-                event = Rows(log.ids[[row]], None if log.weights is None else log.weights[[row]])
-                crowd, encoded = model.encode(event)
-                scores = live.score_encoded(crowd, encoded, deviation=False)
+            events = Rows(log.ids[rows], None if log.weights is None else log.weights[rows])
+            crowd, encoded = model.encode(events)
+            for known, label in enumerate(log.labels[rows].tolist()):
+                one = crowd[known : known + 1], encoded[known : known + 1]
+                scores = live.score_encoded(*one, deviation=False)
                 basis.append(float(scores.basis[0]))
                 residuals.setdefault(stage_of(known, config.evaluation.stages), []).append(float(scores.residual[0]))
-                live.insert(len(live), event, float(log.labels[row]), encoded=(crowd, encoded))
+                live.insert(known, events.one(known), label, encoded=one)
         found = {BASIS: {ALL: basis}, RESIDUAL: residuals}
         if len(basis) < FEWEST or not np.isfinite(basis).all():
             return None

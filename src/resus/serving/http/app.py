@@ -127,6 +127,7 @@ class Service:
         self.reading = Pool("read", THREADS, waiting=STORE_REQUESTS)
         self.scoring = Pool("score", THREADS, waiting=MAX_IN_FLIGHT)
         self.probing = Pool("probe", 1, waiting=MAX_IN_FLIGHT)
+        self.counting = Pool("count", 1, waiting=MAX_IN_FLIGHT)
         self.reloads = Pool("reload", 1, waiting=MAX_IN_FLIGHT)
 
     def item_changes(self) -> ItemChanges:
@@ -404,12 +405,12 @@ def _add_operations(app: FastAPI, service: Service) -> None:
         users = None
         with contextlib.suppress(StorageError):
             users = await service.probe(lambda store: store.users())
-        text = service.metrics.text(users, service.models(), service.experiment())
+        text = await service.counting.run(lambda: service.metrics.text(users, service.models(), service.experiment()))
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/v1/experiment", responses=UNKNOWN, summary="Compare two models that are served side by side")
     async def read_experiment() -> ExperimentAnswer:
-        answer = await service.scoring.run(service.experiment)
+        answer = await service.counting.run(service.experiment)
         if answer is None:
             raise HTTPException(404, "this service has one model: start it with 'resus serve RUN --shadow RUN2'")
         return answer
