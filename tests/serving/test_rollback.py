@@ -16,7 +16,8 @@ from service_process import (
 )
 
 from resus.artifact import FACTS
-from resus.serving.lineup import home_of_copies
+from resus.errors import ArtifactError
+from resus.serving.lineup import ModelFolders, home_of_copies
 from resus.serving.loaded import LoadedModel
 
 
@@ -82,6 +83,20 @@ def test_a_refused_reload_leaves_the_earlier_model(client: InProcess, served_run
     assert client.post("/v1/reload").status_code == 409
     shutil.rmtree(served_run)
     assert client.post("/v1/rollback").json()["version"] == first == version_of(client)
+
+
+def test_a_worker_starts_even_if_the_copies_are_lost(served_run: Path, another: Path, tmp_path: Path) -> None:
+    folders = ModelFolders([served_run], tmp_path / "home")
+    first = LoadedModel.load(served_run).sha256
+    overwrite(served_run, another)
+    with pytest.raises(ArtifactError, match="was replaced while it was read: reload again"):
+        folders.begin([first])
+    lineup = folders.begin([LoadedModel.load(another).sha256])
+    number, [loaded] = folders.load()
+    assert (number, loaded.sha256) == (lineup.number, lineup.hashes[0])
+    shutil.rmtree(tmp_path / "home" / lineup.in_use[0].name)
+    number, [loaded] = folders.load()
+    assert (number, loaded.sha256) == (0, lineup.hashes[0])
 
 
 def test_copies_go_with_the_service_and_those_of_a_killed_one_with_the_next(tmp_path: Path) -> None:

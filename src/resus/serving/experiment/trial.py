@@ -108,10 +108,6 @@ class Trial:
         self._sides.second.live_users.drop(user)
         self._sides.predictions.forget(user)
 
-    def wait(self) -> None:
-        """Until all that was asked so far is compared."""
-        self._waiting.join()
-
     def _sides_of(self, first: Engine, second: Engine) -> _Sides:
         one, other = first.loaded.version, second.loaded.version
         predictions = Predictions(self._memory, f"{one} {other}")
@@ -147,8 +143,6 @@ class Trial:
             except Exception as error:
                 _log_failure(error)
                 answered.sides.pair.left_out(FAILED)
-            finally:
-                self._waiting.task_done()
 
 
 def check_second(first: LoadedModel, second: LoadedModel, named: str) -> None:
