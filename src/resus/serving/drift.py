@@ -63,6 +63,7 @@ class Reference(Message):
         """From the events of some of these users; None if there are too few."""
         basis: list[float] = []
         residuals: dict[str, list[float]] = {}
+        stages = largest_of_stages(config)
         for rows in _events_of(log, users, seed):
             live = model.live_support()
             events = Rows(log.ids[rows], None if log.weights is None else log.weights[rows])
@@ -71,7 +72,7 @@ class Reference(Message):
                 one = crowd[known : known + 1], encoded[known : known + 1]
                 scores = live.score_encoded(*one, deviation=False)
                 basis.append(float(scores.basis[0]))
-                residuals.setdefault(stage_of(known, config.evaluation.stages), []).append(float(scores.residual[0]))
+                residuals.setdefault(stage_of(known, stages), []).append(float(scores.residual[0]))
                 live.insert(known, events.one(known), label, encoded=one)
         found = {BASIS: {ALL: basis}, RESIDUAL: residuals}
         if len(basis) < FEWEST or not np.isfinite(basis).all():
@@ -143,8 +144,13 @@ def _beyond_chance(spread: Spread, counts: Sequence[float]) -> float:
     return stability_index(spread.shares, counts) - by_chance
 
 
-def stage_of(support: int, stages: Mapping[str, Sequence[int]]) -> str:
+def largest_of_stages(config: Config) -> list[tuple[str, int]]:
+    """Each stage with its largest number of events."""
+    return [(stage, max(sizes)) for stage, sizes in config.evaluation.stages.items()]
+
+
+def stage_of(support: int, stages: Sequence[tuple[str, int]]) -> str:
     """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
     if not support:
         return "new"
-    return next((stage for stage, sizes in stages.items() if support <= max(sizes)), "warm")
+    return next((stage for stage, largest in stages if support <= largest), "warm")

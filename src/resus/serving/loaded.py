@@ -19,7 +19,7 @@ from resus.evaluation.results import Results
 from resus.model.inference.model import Inference
 from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
-from resus.serving.drift import REFERENCE, Reference, stage_of
+from resus.serving.drift import REFERENCE, Reference, largest_of_stages, stage_of
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
 from resus.serving.messages import CatalogueItem, FieldAnswer, PastEvent, Role, UserHistory
@@ -50,7 +50,7 @@ class LoadedModel:
     sha256: str
     catalogue: Catalogue | None
     profiles: Profiles | None
-    histories: list[UserHistory]
+    histories: Sequence[UserHistory]
     results: Results | None
     label: str | None = None  # who the users are and what a label means, if a table said it
     reference: Reference | None = None
@@ -68,7 +68,7 @@ class LoadedModel:
             sha256=opened.sha256,
             catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
             profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
-            histories=read_histories(opened) if TEST_USERS in opened else [],
+            histories=read_histories(opened) if TEST_USERS in opened else (),
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
             label=_meaning_of_labels(artifact.log.table),
             reference=Reference.load(opened) if REFERENCE in opened else None,
@@ -76,7 +76,7 @@ class LoadedModel:
         loaded._check_that_it_scores(folder)
         return loaded
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.config.model_name
 
@@ -165,7 +165,11 @@ class LoadedModel:
 
     def stage(self, support: int) -> str:
         """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
-        return stage_of(support, self.config.evaluation.stages)
+        return stage_of(support, self._stages)
+
+    @cached_property
+    def _stages(self) -> list[tuple[str, int]]:
+        return largest_of_stages(self.config)
 
     def fields(self) -> list[FieldAnswer]:
         """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""

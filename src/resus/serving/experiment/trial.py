@@ -1,6 +1,5 @@
 """A second model beside the first one of a worker: who answers, and the comparison that nobody waits for."""
 
-import contextlib
 import logging
 import queue
 import threading
@@ -12,6 +11,7 @@ import numpy as np
 from resus.arrays import Floats
 from resus.errors import ConfigError
 from resus.serving.answers import Scored
+from resus.serving.at_once import NotAtOnceError
 from resus.serving.engine import Engine
 from resus.serving.experiment.figures import Figures, Pair
 from resus.serving.experiment.predictions import Predictions
@@ -77,8 +77,8 @@ class Trial:
         self._sides.predictions.clear()
         self._sides = self._sides_of(first, second)
 
-    def score(self, request: PredictRequest) -> Scored:
-        sides, by_second, scored = self._ask(request, lambda engine: engine.score(request))
+    def score(self, request: PredictRequest, *, at_once: bool = False) -> Scored:
+        sides, by_second, scored = self._ask(request, lambda engine: engine.score(request, at_once=at_once))
         logits = scored.scores.basis + scored.scores.residual
         shown = range(len(logits)) if request.top is None else np.argsort(-logits)[: request.top].tolist()
         self._compare_later(_Answered(sides, by_second, request, scored.items, logits, scored.support, shown))
@@ -119,8 +119,12 @@ class Trial:
         """The answer of the model whose turn it is. Where the second one fails, the first one answers."""
         sides = self._sides
         if self.split is not None and request.user is not None and self.split.has(request.user):
-            with contextlib.suppress(Exception):  # counted when the second one is asked again, for the comparison
+            try:
                 return sides, True, question(sides.second)
+            except NotAtOnceError:
+                raise
+            except Exception:  # noqa: S110  # told when the second one is asked again, for the comparison
+                pass
         return sides, False, question(sides.first)
 
     def _compare_later(self, answered: _Answered) -> None:

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -25,13 +26,14 @@ from resus.serving.experiment.figures import Figures
 from resus.serving.experiment.split import Split
 from resus.serving.experiment.trial import Trial
 from resus.serving.http.access_log import AccessLog
-from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Guard
-from resus.serving.http.hot import Answered, HotRoute
+from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Gate, Guard
+from resus.serving.http.hot import Answered, AtOnce, HotRoute
 from resus.serving.http.log_settings import LogSettings
-from resus.serving.http.metrics import MeasuringMiddleware, Metrics
+from resus.serving.http.metrics import MeasuringMiddleware, Metrics, Requests
 from resus.serving.http.model_changes import ModelChanges, Models
 from resus.serving.http.pages import add_pages
 from resus.serving.http.pools import Pool, PoolFullError
+from resus.serving.http.protocol import AT_ONCE
 from resus.serving.items import ItemChange, ItemChanges
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.lineup import ModelFolders
@@ -67,6 +69,7 @@ THREADS = 4  # threads that score; further requests wait for a free one
 WRITERS = 32  # threads that write: most of them wait for the same sync
 STORE_REQUESTS = 128  # that wait to write, and as many to read: if the store hangs, other requests still find a place
 PROBE_SECONDS = 2
+PREDICT = "/v1/predict"
 CLOSE_SECONDS = 10
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Refusal, "description": "The body is not JSON."},
@@ -116,6 +119,7 @@ class Service:
         self.engine = engine
         self.metrics = Metrics()
         self.announce = announce
+        self._count_prediction = cache(self.metrics.predictions.labels)
         self._folder = folder
         self.trial = setup.trial_of(engine, self.metrics.registry)
         self._prepare(engine, *([setup.second] if setup.second else []))
@@ -163,8 +167,8 @@ class Service:
         """Those in use, the second one after the first."""
         return [self.engine.loaded, *([self.trial.second.loaded] if self.trial else [])]
 
-    def predict(self, request: PredictRequest) -> Answered:
-        scored = (self.trial or self.engine).score(request)
+    def predict(self, request: PredictRequest, *, at_once: bool = False) -> Answered:
+        scored = (self.trial or self.engine).score(request, at_once=at_once)
         self.metrics.scores.note(self.models(), scored)
         self._count(scored.support, scored.version)
         return Answered(scored.as_json(), scored.version)
@@ -182,7 +186,7 @@ class Service:
         return trial.pair.answer(self.metrics.collected(), trial.split.share if trial.split else None)
 
     def _count(self, support: int, version: str) -> None:
-        self.metrics.predictions.labels(self.engine.loaded.stage(support), version).inc()
+        self._count_prediction(self.engine.loaded.stage(support), version).inc()
 
     def _use(self, models: Models) -> None:
         """Answer with other models. Requests continue."""
@@ -211,15 +215,16 @@ def build_app(
     """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
     service = Service(engine, folder, setup or Setup(ModelFolders([folder])), announce=announce)
     access_log = AccessLog(logs) if logs.access else None
+    gate, requests = Gate(access), Requests(service.metrics, access_log)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.changes.reload_on_signal))
             loop.add_signal_handler(signal.SIGUSR1, lambda: service.reloads.start(service.changes.follow))
         await service.reloads.run(service.changes.begin)
-        yield
+        yield {AT_ONCE: at_once}
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await service.probing.run(engine.store.close)
@@ -240,20 +245,22 @@ def build_app(
         generate_unique_id_function=lambda route: route.name,  # which clients call their methods
         telemetry=SILENT,  # nothing about users leaves the process
     )
-    _add_users(app, service)
+    hot = _add_users(app, service)
+    at_once = AtOnce(PREDICT, hot, partial(service.predict, at_once=True), gate, requests)
     _add_model(app, service)
     _add_items(app, service)
     _add_operations(app, service)
     add_pages(app)
     _add_refusals(app, service)
-    app.add_middleware(MeasuringMiddleware, metrics=service.metrics, access_log=access_log)
-    app.add_middleware(Guard, access=access)
-    # again, for requests that the guard refuses
-    app.add_middleware(MeasuringMiddleware, metrics=service.metrics, access_log=access_log)
+    app.add_middleware(MeasuringMiddleware, requests=requests)
+    app.add_middleware(Guard, gate=gate)
+    app.add_middleware(MeasuringMiddleware, requests=requests)  # again, for requests that the guard refuses
     return app
 
 
-def _add_users(app: FastAPI, service: Service) -> None:
+def _add_users(app: FastAPI, service: Service) -> HotRoute[PredictRequest]:
+    """The hot route is that of the scores."""
+
     @app.post("/v1/events", summary="Store events durably", response_model_exclude_unset=True)
     async def add_events(request: EventsRequest) -> EventsAnswer:
         answer = await service.writing.run(lambda: service.observe(request))
@@ -261,12 +268,12 @@ def _add_users(app: FastAPI, service: Service) -> None:
             service.metrics.events.labels(result.status).inc()
         return answer
 
-    @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
+    @app.post(PREDICT, response_model=PredictAnswer, summary="Score candidates for a user")
     async def predict(request: PredictRequest, asked: Request) -> Response:
         body, asked.state.version = await service.pool_of(request).run(lambda: service.predict(request))
         return Response(body, media_type="application/json")
 
-    HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.pool_of)
+    hot = HotRoute.replace(app, PREDICT, PredictRequest, service.predict, service.pool_of)
 
     @app.post("/v1/recommend", response_model=RecommendAnswer, summary="Rank the whole catalogue for a user")
     async def recommend(request: RecommendRequest, asked: Request) -> Response:
@@ -293,6 +300,8 @@ def _add_users(app: FastAPI, service: Service) -> None:
     @app.delete("/v1/users/{user}/events/{event}", summary="Delete one event of a user")
     async def delete_event(user: IdInPath, event: IdInPath) -> Deleted:
         return Deleted(deleted=await service.writing.run(lambda: service.engine.forget(user, event)))
+
+    return hot
 
 
 def _add_model(app: FastAPI, service: Service) -> None:

@@ -18,6 +18,7 @@ from resus.serving.store.protocol import (
     UserRecord,
     add_traced,
     check_store,
+    version_at_once,
 )
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "add_traced",
     "check_store",
     "open_store",
+    "version_at_once",
 ]
 
 REDIS = "resus.serving.store.redis:RedisStore"

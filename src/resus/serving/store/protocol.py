@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -114,6 +114,19 @@ class TracedStore(Protocol):
 def add_traced(store: EventStore, batch: Sequence[tuple[str, Event]]) -> list[Added]:
     """Add a batch to any store."""
     return store.add_traced(batch) if isinstance(store, TracedStore) else [Added(one) for one in store.add(batch)]
+
+
+@runtime_checkable
+class PromptStore(Protocol):
+    """A store on this host, which can say the version of a user without waiting, unless it is busy."""
+
+    def version_at_once(self, user: str) -> int | None:
+        """What `version` says; None if it would have to wait."""
+
+
+def version_at_once(store: EventStore) -> Callable[[str], int | None]:
+    """How any store says the version of a user without waiting; most say None."""
+    return store.version_at_once if isinstance(store, PromptStore) else lambda _user: None
 
 
 @runtime_checkable
