@@ -26,6 +26,7 @@ from resus.serving.messages import (
 )
 
 WAITING = 64  # answered requests that wait for the other model; further ones are left out and counted
+WITHOUT_EXPLORING = dict.fromkeys(("explore", "seed", "width", "draws"))
 FULL, FAILED, LATE = "queue full", "failed", "events came meanwhile"
 
 log = logging.getLogger("resus.serving")
@@ -42,7 +43,7 @@ class _Sides(NamedTuple):
 
 
 class _Answered(NamedTuple):
-    """A request, and what the model whose turn it was said: log-odds of some items, the first the best."""
+    """A request, and what the model whose turn it was said: log-odds of some items."""
 
     sides: _Sides
     by_second: bool
@@ -51,6 +52,7 @@ class _Answered(NamedTuple):
     logits: Floats
     support: int
     shown: Sequence[int]  # places of the items that the answer holds
+    best: str | None = None  # of the whole catalogue
 
 
 class Trial:
@@ -80,7 +82,8 @@ class Trial:
     def score(self, request: PredictRequest, *, at_once: bool = False) -> Scored:
         sides, by_second, scored = self._ask(request, lambda engine: engine.score(request, at_once=at_once))
         logits = scored.scores.basis + scored.scores.residual
-        shown = range(len(logits)) if request.top is None else np.argsort(-logits)[: request.top].tolist()
+        order = np.argsort(-logits) if scored.explored is None else scored.explored.order
+        shown = order[: request.top].tolist()
         self._compare_later(_Answered(sides, by_second, request, scored.items, logits, scored.support, shown))
         return scored
 
@@ -89,7 +92,8 @@ class Trial:
         if answer.answers:
             items = [one.item for one in answer.answers]
             logits = np.array([one.basis + one.residual for one in answer.answers], dtype=np.float32)
-            later = _Answered(sides, by_second, request, items, logits, answer.support, range(len(items)))
+            best = answer.exploration.greedy[0] if answer.exploration else items[0]
+            later = _Answered(sides, by_second, request, items, logits, answer.support, range(len(items)), best)
             self._compare_later(later)
         return answer
 
@@ -172,15 +176,15 @@ def _compare(answered: _Answered) -> None:
     sides, request = answered.sides, answered.request
     other = sides.first if answered.by_second else sides.second
     if isinstance(request, PredictRequest):
-        asked = request.model_copy(update={"explain": False, "deviation": False, "top": None})
+        asked = request.model_copy(update={"explain": False, "deviation": False, "top": None, **WITHOUT_EXPLORING})
         theirs = other.score(asked)
         scores = theirs.scores.basis + theirs.scores.residual
         same_best = bool(np.argmax(scores) == np.argmax(answered.logits))
     else:
         theirs = other.score(_about_items(request, answered.items))
         scores = theirs.scores.basis + theirs.scores.residual
-        best = other.recommend(request.model_copy(update={"top": 1, "describe": False})).answers
-        same_best = bool(best) and best[0].item == answered.items[0]
+        best = other.recommend(request.model_copy(update={"top": 1, "describe": False, **WITHOUT_EXPLORING})).answers
+        same_best = bool(best) and best[0].item == answered.best
     if theirs.support != answered.support:
         sides.pair.left_out(LATE)  # an event that only the other one knows would favour it
         return
