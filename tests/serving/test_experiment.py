@@ -400,11 +400,12 @@ def test_a_request_that_no_model_can_answer_is_refused_as_before(begin: Begin) -
     assert (answer.status_code, answer.json()) == (422, {"error": str(alone.value)})
 
 
-def test_a_request_that_explores_is_compared_without_exploring(shadow: tuple[Experiment, InProcess]) -> None:
-    experiment, client = shadow
-    post(client, event(1))
-    asked = {"user": "u", "explore": "thompson", "seed": 3, "top": 2}
-    if client.post("/v1/predict", json={**asked, "items": ITEMS}).status_code == 200:
+def test_a_request_that_explores_is_compared_without_exploring(third: Path, another: Path, tmp_path: Path) -> None:
+    experiment = Experiment([third, another], str(tmp_path / "events"), None)
+    with in_process(experiment.app) as client:
+        post(client, event(1))
+        asked = {"user": "u", "explore": "thompson", "seed": 3, "top": 2}
+        assert client.post("/v1/predict", json={**asked, "items": ITEMS}).status_code == 200
         assert client.post("/v1/recommend", json=asked).status_code == 200
         found = experiment.figures(client, 2)
         assert (found["compared"], found["left_out"]) == (2, {})
