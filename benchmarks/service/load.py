@@ -2,6 +2,7 @@
 
     python -m benchmarks.service.load                      MovieLens-1M, DeepFM; about 15 minutes on two idle cores
     python -m benchmarks.service.load --against COMMIT     the requests of another commit as well, in the same run
+    python -m benchmarks.service.load --shadow             the same model with itself as a shadow, in the same run
     python -m benchmarks.service.load --quick              one second per part; the figures go to runs/
 
 One worker. The parts take turns, several times over, so that a machine whose speed varies is slow or fast for all of
@@ -64,13 +65,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--against", metavar="COMMIT", help="measure this commit as well")
+    parser.add_argument("--shadow", action="store_true", help="measure the model with a shadow as well")
     chosen = parser.parse_args()
     seconds, rounds = (1, 2) if chosen.quick else (6, 7)
-    kept = Figures("load", smoke=chosen.quick, seconds=seconds, rounds=rounds, against=chosen.against)
+    name = "shadow" if chosen.shadow else "load"
+    kept = Figures(name, smoke=chosen.quick, seconds=seconds, rounds=rounds, against=chosen.against)
     figures = {}
     with _checkout(chosen.against) as other:
         for learner in LEARNERS:
-            figures[learner] = _of_learner(learner, seconds, rounds, other, partial(kept.note, learner))
+            note = partial(kept.note, learner)
+            figures[learner] = _of_learner(learner, seconds, rounds, other, note, shadow=chosen.shadow)
     _show(figures)
 
 
@@ -90,7 +94,13 @@ def _checkout(commit: str | None) -> Iterator[Path | None]:
 
 
 def _of_learner(
-    learner: str, seconds: int, rounds: int, other: Path | None, note: Callable[[dict[str, float]], None]
+    learner: str,
+    seconds: int,
+    rounds: int,
+    other: Path | None,
+    note: Callable[[dict[str, float]], None],
+    *,
+    shadow: bool,
 ) -> dict[str, float]:
     """Medians of the rounds, noted after each of them."""
     run = exported(learner)
@@ -106,6 +116,8 @@ def _of_learner(
         if other is not None:
             theirs = exported(learner, source=other)
             services["against "] = stack.enter_context(served(theirs, f"{folder}/other.sqlite", source=other))
+        if shadow:
+            services["shadow "] = stack.enter_context(served(run, f"{folder}/shadow.sqlite", shadow=run))
         items = items_of(ours.address, 1000)
         for service in services.values():
             _learn(service, items)
@@ -117,6 +129,8 @@ def _of_learner(
                 seen[name].append(value)
             figures |= {name: statistics.median(values) for name, values in seen.items()}
             figures["peak_bytes"] = ours.peak_and_now()[0]
+            if shadow:
+                figures["shadow_share_compared"] = _share_compared(services["shadow "])
             note(figures)
     return figures
 
@@ -296,11 +310,17 @@ def _ratios(figures: dict[str, float]) -> dict[str, float]:
         for kind in ("kept", "nothing_kept"):
             found[f"{kind}_{size}_over_products"] = figures[f"{kind}_{size}_p50"] / figures[f"products_{size}"]
     found["many_p99_over_p50"] = figures["many_p99"] / figures["many_p50"]
-    for part in ("kept_100", "kept_1000", "fresh", "many"):
-        if f"against {part}_per_second" in figures:
-            rate = figures[f"{part}_per_second"] / figures[f"against {part}_per_second"]
-            found[f"{part}_per_second_over_against"] = rate
+    for other, part in itertools.product(("against", "shadow"), ("kept_100", "kept_1000", "fresh", "many")):
+        if f"{other} {part}_per_second" in figures:
+            rate = figures[f"{part}_per_second"] / figures[f"{other} {part}_per_second"]
+            found[f"{part}_per_second_over_{other}"] = rate
     return found
+
+
+def _share_compared(service: Served) -> float:
+    """Of the requests, those that the shadow scored as well; the others came while its queue was full."""
+    told = ask(service.address, "/v1/experiment")
+    return float(told["compared"] / (told["compared"] + sum(told["left_out"].values())))
 
 
 def _show(figures: dict[str, dict[str, float]]) -> None:
@@ -318,6 +338,8 @@ def _said(name: str, value: float | None) -> str:
         return f"{value:.0f}"
     if "_over_" in name:
         return f"{value:.2f} ×"
+    if "share" in name:
+        return f"{100 * value:.0f} %"
     if "bytes" in name:
         return f"{value / 2**20:.2f} MiB"
     return f"{value:,.0f}" if name.endswith("per_second") else f"{value * 1000:.2f} ms"

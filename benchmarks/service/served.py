@@ -87,10 +87,18 @@ def ask(address: str, path: str, body: Any = None, *, method: str | None = None)
 
 @contextlib.contextmanager
 def served(
-    run: Path, store: str, *, workers: int = 1, port: int = 0, log: int | None = None, source: Path = ROOT
+    run: Path,
+    store: str,
+    *,
+    workers: int = 1,
+    port: int = 0,
+    log: int | None = None,
+    source: Path = ROOT,
+    shadow: Path | None = None,
 ) -> Iterator[Served]:
     """`resus serve` of a checkout once it is ready, until the block ends or it is killed."""
     words = _resus("serve", run, "--store", store, "--workers", workers, "--port", port)
+    words += [] if shadow is None else ["--shadow", str(shadow)]
     environment = _environment(source)
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

@@ -54,11 +54,14 @@ class ArtifactError(ResusError):
 
 
 class StorageError(ResusError):
-    """The disk refused a write. `public` says so without a path or an address, for answers of the service."""
+    """The disk refused a write. `public` says so without a path or an address, for answers of the service.
 
-    def __init__(self, message: str, *, public: str | None = None) -> None:
+    `kind` is the kind of failure in a word or two, for metrics.
+    """
+
+    def __init__(self, message: str, *, public: str | None = None, kind: str = "other") -> None:
         super().__init__(message)
-        self.public = public
+        self.public, self.kind = public, kind
 
 
 class TrainingError(ResusError):

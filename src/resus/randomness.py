@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     TAOBAO_TASTES = 22
     TAOBAO_CLICK_RATE = 23
     TAOBAO_IMPRESSIONS = 24
+    REFERENCE_USERS = 35
 
 
 def generator(purpose: Purpose, seed: int, *numbers: int) -> np.random.Generator:

@@ -22,6 +22,7 @@ FILES = [
     "model.safetensors",
     "predictor.onnx",
     "profiles.arrow",
+    "reference.json",
     "test-users.json",
 ]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -378,5 +379,5 @@ def test_each_answer_is_counted_and_logged(exported: Path, tmp_path: Path, capsy
 
     told = asyncio.run(run())
     assert 'resus_request_seconds_count{route="/v1/predict",status="200"} 2.0' in told
-    assert 'resus_predictions_total{stage="new"} 2.0' in told
+    assert re.search(r'resus_predictions_total\{stage="new",version="RESUS-RR@\w+"\} 2\.0', told)
     assert capsys.readouterr().err.count("POST /v1/predict 200") == 2

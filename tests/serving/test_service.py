@@ -141,7 +141,7 @@ def test_health_metrics_docs_and_pages_answer(client: InProcess) -> None:
     counted = client.get("/metrics").text
     for line in (
         'resus_events_total{status="added"} 1.0',
-        'resus_predictions_total{stage="I"} 1.0',
+        'resus_predictions_total{stage="I",version="RESUS-RR@',
         "resus_users 1.0",
         'resus_request_seconds_count{route="/v1/predict",status="200"} 1.0',
     ):

@@ -2,11 +2,15 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from resus.serving.loaded import LoadedModel
 
 
 class LogFormat(StrEnum):
@@ -30,6 +34,17 @@ def command(
     remember: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of events to keep per user; older events are dropped.")
     ] = 200,
+    shadow: Annotated[
+        Path | None,
+        typer.Option(help="Folder of a second model. It scores every request as well, unseen, to compare the two."),
+    ] = None,
+    split: Annotated[
+        float | None,
+        typer.Option(help="Share of the users that the second model answers, such as 0.1; always the same users."),
+    ] = None,
+    split_salt: Annotated[
+        str | None, typer.Option(help="Decides which users these are; another text chooses others. [default: resus]")
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of the log: text, or one JSON object each.")
     ] = LogFormat.TEXT,
@@ -43,7 +58,8 @@ def command(
     """Serve a model over HTTP. Each event counts in the very next score.
 
     POST /v1/events stores events, POST /v1/predict scores candidates, /docs lists all routes, and / is a playground.
-    SIGHUP or POST /v1/reload loads a new model from the same folder. SIGTERM answers open requests, then stops.
+    SIGHUP or POST /v1/reload loads a new model from the same folder, and POST /v1/rollback goes back to the one before.
+    SIGTERM answers open requests, then stops. GET /v1/experiment compares two models (--shadow).
     """
     from resus.extras import need
 
@@ -64,31 +80,57 @@ def command(
     def tell(sentence: str) -> None:
         say(json_line("INFO", {"message": sentence}) if logs.as_json else sentence)
 
+    from resus.serving.experiment.predictions import shared_memory
+    from resus.serving.experiment.split import SALT, Split
+    from resus.serving.experiment.trial import check_second
     from resus.serving.http.workers import Worker, listen, run_one, run_several
+    from resus.serving.lineup import home_of_copies
     from resus.serving.loaded import LoadedModel
     from resus.serving.store import open_store
 
+    if split is not None and shadow is None:
+        raise ConfigError("--split needs a second model: name its folder with --shadow")
+    if split_salt is not None and split is None:
+        raise ConfigError("--split-salt is about the users of --split: add --split, or leave it out")
+    chosen = None if split is None else Split(split, split_salt or SALT)
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)
+    if shadow is not None:
+        second = LoadedModel.load(shadow)
+        check_second(loaded, second, str(shadow))
     open_store(place, capacity=remember).close()
     listener = listen(host, port)
-    worker = Worker(run, place, access, loaded.meaning, remember, logs)
     named = f"[{host}]" if ":" in host else host
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
     tell(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
+    for remark in _remarks(run, loaded):
+        tell(remark)
+    runs, memory, meaning = [run], None, loaded.meaning
+    if shadow is not None:
+        share = "no user" if chosen is None else f"{chosen.share:.3g} of the users"
+        tell(f"{second.name} from {shadow} scores along and answers {share}: see /v1/experiment")
+        memory = shared_memory()
+        runs.append(shadow)
+        del second
+    del loaded
+    with home_of_copies(run) as home:
+        worker = Worker(tuple(runs), home, place, access, meaning, remember, logs, chosen, memory)
+        if workers == 1:
+            run_one(worker, listener)
+        else:
+            run_several(worker, listener, workers)
+
+
+def _remarks(run: Path, loaded: "LoadedModel") -> Iterator[str]:
+    """What the caller should know about what requests must bring."""
     if not loaded.catalogue_size:
-        tell(f"{run} has no catalogue, so the service knows only the ids of items: serve an export ('resus export')")
+        yield f"{run} has no catalogue, so the service knows only the ids of items: serve an export ('resus export')"
     if loaded.score:
-        tell(
+        yield (
             f"the shared model's score is the field {loaded.score}, which clients send with each event and candidate; "
             "the playground can only replay test users"
         )
     if loaded.own:
-        tell(
+        yield (
             f"{loaded.own.facts.written_by} gives the scores: requests bring {', '.join(sorted(loaded.own.situation))}"
         )
-    del loaded
-    if workers == 1:
-        run_one(worker, listener)
-    else:
-        run_several(worker, listener, workers)

@@ -82,6 +82,23 @@ class EventResult(Answer):
     status: Literal["added", "known", "corrected", "too old"]
 
 
+class ModelFigures(Answer):
+    """What one model did. `answered` counts requests, `events` those events that came after an answer of this model,
+    and `positive` is the share of them with label 1: what its users did.
+
+    `auc` and `logloss` are of its scores of all `joined` events, whichever model answered. The AUC is counted in bins,
+    so it may be wrong by `auc_error` at most. They are null without events of both labels.
+    """
+
+    version: str
+    answered: int
+    events: int
+    positive: float | None
+    auc: float | None
+    auc_error: float | None
+    logloss: float | None
+
+
 class ExplorationOfCandidates(Answer):
     """`greedy` are the first candidates, by their place in the request, as they would be ranked without exploring."""
 
@@ -248,8 +265,12 @@ class Recommended(Answer):
 
 
 class Reloaded(Answer):
+    """The model that answers from now on. With two models, `second` is the version of the second one."""
+
     name: str
+    version: str
     sha256: str
+    second: str | None = None
 
 
 class WrongWay(Answer):
@@ -286,14 +307,37 @@ class EventsAnswer(Answer):
     warnings: list[str] | None = None
 
 
+class ExperimentAnswer(Answer):
+    """`split` is the share of users that the second model answers; null if it only scores along, unseen.
+
+    `compared` counts the requests that both models scored, and `same_best` is the share of them with the same best
+    candidate. `rank_correlation` is Spearman's, and `difference` the mean absolute difference of the probabilities;
+    both are means over requests. `joined` counts the events whose user and item both models scored within the hour
+    before. `left_out` counts requests that were answered but not compared, by reason.
+    """
+
+    first: ModelFigures
+    second: ModelFigures
+    split: float | None
+    compared: int
+    same_best: float | None
+    rank_correlation: float | None
+    difference: float | None
+    joined: int
+    left_out: dict[str, int]
+
+
 class ModelAnswer(Answer):
-    """The loaded model. `support_sizes` is the largest number of events per user in training.
+    """The loaded model. `version` is its name and the beginning of its hash.
+
+    `support_sizes` is the largest number of events per user in training.
 
     `score` names the field in which each event and candidate must bring the shared model's score; else it is null.
     `recommends` says whether `/v1/recommend` can rank the catalogue.
     """
 
     name: str
+    version: str
     predictor: str
     learner: str
     protocol: str
@@ -361,12 +405,14 @@ class ScoredCandidate(Answer):
 class RecommendAnswer(Answer):
     """The best items first. `ranked` is the number of items that were left after the filter and the seen ones.
 
-    With `search`, `found` is the number of them that contain the text. `exploration` is there if the request explores.
+    `version` is the name and hash of the model that gave them. With `search`, `found` is the number of them that
+    contain the text. `exploration` is there if the request explores.
     """
 
     user: str | None
     support: int
     model: str
+    version: str
     ranked: int
     found: int | None = None
     answers: list[Recommended]
@@ -410,7 +456,7 @@ class Coverage(Answer):
 
 
 class PredictAnswer(Answer):
-    """`support` is the number of events behind the answers.
+    """`support` is the number of events behind the answers, `version` the name and hash of the model that gave them.
 
     `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
     what it would be without the event, and these need not sum to the residual. `warnings` says what the request holds
@@ -420,6 +466,7 @@ class PredictAnswer(Answer):
     user: str | None
     support: int
     model: str
+    version: str
     parts: Literal["shares", "leave-one-out"] | None = None
     answers: list[ScoredCandidate]
     exploration: ExplorationOfCandidates | None = None

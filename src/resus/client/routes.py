@@ -11,6 +11,7 @@ from resus.client.messages import (
     CatalogueAnswer,
     Changed,
     Deleted,
+    ExperimentAnswer,
     Fields,
     Health,
     InlineEvent,
@@ -163,6 +164,10 @@ class Routes(Protocol):
         """Load the artifact again."""
         return self.ask(Call("POST", "/v1/reload", Reloaded, slow=True))
 
+    def rollback(self) -> Reloaded:
+        """Go back to the model before the last reload."""
+        return self.ask(Call("POST", "/v1/rollback", Reloaded, repeatable=False, slow=True))
+
     def read_test_user(self) -> UserHistory:
         """Read what a random test user did."""
         return self.ask(Call("GET", "/v1/test-users/random", UserHistory))
@@ -204,6 +209,10 @@ class Routes(Protocol):
     def metrics(self) -> str:
         """Metrics for Prometheus."""
         return self.ask(Call("GET", "/metrics", str))
+
+    def read_experiment(self) -> ExperimentAnswer:
+        """Compare two models that are served side by side."""
+        return self.ask(Call("GET", "/v1/experiment", ExperimentAnswer))
 
 
 class AsyncRoutes(Protocol):
@@ -344,6 +353,10 @@ class AsyncRoutes(Protocol):
         """Load the artifact again."""
         return await self.ask(Call("POST", "/v1/reload", Reloaded, slow=True))
 
+    async def rollback(self) -> Reloaded:
+        """Go back to the model before the last reload."""
+        return await self.ask(Call("POST", "/v1/rollback", Reloaded, repeatable=False, slow=True))
+
     async def read_test_user(self) -> UserHistory:
         """Read what a random test user did."""
         return await self.ask(Call("GET", "/v1/test-users/random", UserHistory))
@@ -385,3 +398,7 @@ class AsyncRoutes(Protocol):
     async def metrics(self) -> str:
         """Metrics for Prometheus."""
         return await self.ask(Call("GET", "/metrics", str))
+
+    async def read_experiment(self) -> ExperimentAnswer:
+        """Compare two models that are served side by side."""
+        return await self.ask(Call("GET", "/v1/experiment", ExperimentAnswer))

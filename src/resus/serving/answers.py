@@ -38,6 +38,7 @@ class _Answer(msgspec.Struct):
     user: str | None
     support: int
     model: str
+    version: str
     parts: str | msgspec.UnsetType
     answers: list[_Candidate]
     exploration: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
@@ -53,6 +54,7 @@ class Scored:
 
     user: str | None
     model: str
+    version: str
     items: Sequence[str | None]
     known: Sequence[tuple[str, str | None]]
     support: int
@@ -80,7 +82,7 @@ class Scored:
             exploration = self._exploration(self.explored)
         told = list(self.warnings) or unset
         kind = self._kind() or unset
-        return _encode(_Answer(self.user, self.support, self.model, kind, candidates, exploration, told))
+        return _encode(_Answer(self.user, self.support, self.model, self.version, kind, candidates, exploration, told))
 
     def as_message(self) -> PredictAnswer:
         answers = []
@@ -113,6 +115,7 @@ class Scored:
             user=self.user,
             support=self.support,
             model=self.model,
+            version=self.version,
             answers=answers,
             **more,
         )

@@ -37,7 +37,7 @@ from resus.serving.messages import (
     StoredEvent,
     UserAnswer,
 )
-from resus.serving.noticed import Noticed, Tally
+from resus.serving.noticed import CONTEXTS, USERS, CacheTally, Noticed, Tally
 from resus.serving.profiles import NO_PROFILE, described
 from resus.serving.ranking import best_of, containing, descriptions, matching
 from resus.serving.shelf import Context, Shelf
@@ -54,13 +54,17 @@ class Engine:
         self.loaded = loaded
         self.store = store
         self.capacity = capacity
-        self.live_users = LiveUsers(loaded, store, capacity=capacity, encode=self._code_of)
         self.tally: Tally = lambda _values, _names: None  # of what the model does not know
+        self.cached: CacheTally = lambda _cache, _kept: None
+        self.live_users = LiveUsers(
+            loaded, store, capacity=capacity, encode=self._code_of, cached=lambda kept: self.cached(USERS, kept)
+        )
         self._changes: ItemChanges | None = None
         self._refreshing = threading.Lock()
         self.shelf: Shelf | None = None
         if loaded.catalogue is not None and (loaded.own or not loaded.config.predictor.score_column):  # all have scores
-            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue, own=loaded.own)
+            cached = lambda kept: self.cached(CONTEXTS, kept)  # noqa: E731
+            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue, own=loaded.own, cached=cached)
 
     def follow(self, changes: ItemChanges) -> None:
         """Apply changes of items, those that are known now and those to come."""
@@ -161,8 +165,8 @@ class Engine:
             explored = rank(exploring, spread, logits, encoded[1].__getitem__, asked)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
         warnings = noticed.tell(self.loaded.field_names, self.tally)
-        name, top = self.loaded.name, request.top
-        return Scored(request.user, name, items, known, len(events), scores, top, warnings, explored)
+        name, version, top = self.loaded.name, self.loaded.version, request.top
+        return Scored(request.user, name, version, items, known, len(events), scores, top, warnings, explored)
 
     def recommend(self, request: RecommendRequest) -> RecommendAnswer:
         """The best items of the whole catalogue."""
@@ -221,6 +225,7 @@ class Engine:
             user=request.user,
             support=len(events),
             model=loaded.name,
+            version=loaded.version,
             ranked=int(allowed.sum()),
             answers=answers,
             **more,

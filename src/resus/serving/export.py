@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from resus.artifact import FACTS, NEGATIVES, WEIGHTS, Artifact, rebuild
+from resus.artifact import FACTS, NEGATIVES, WEIGHTS, Artifact, inference, rebuild
 from resus.checked_folder import CheckedFolder, write_facts
 from resus.data.datasets.movielens import MOVIES
 from resus.data.log.log import InteractionLog
@@ -15,6 +15,7 @@ from resus.errors import ConfigError, DataError
 from resus.extras import missing, need
 from resus.files import MAX_JSON_BYTES, atomic_folder, open_regular, read_bounded
 from resus.serving.catalogue import CATALOGUE, Catalogue
+from resus.serving.drift import REFERENCE, Reference
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
@@ -22,7 +23,7 @@ from resus.serving.own_inputs import OwnInputs
 from resus.serving.own_model import FILE as OWN_MODEL
 from resus.serving.profiles import PROFILES, Profiles
 
-PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
+PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, REFERENCE, ENCODER}
 
 
 def export(
@@ -64,6 +65,9 @@ def export(
             if name in opened:
                 (aside / name).write_bytes(opened.read(name))
         _write_log_parts(aside, log, split, catalogue, own, seed=artifact.config.seed, profiles=profiles)
+        reference = Reference.of(inference(artifact), artifact.config, log, split.validation, seed=artifact.config.seed)
+        if reference is not None:
+            reference.save(aside)
         if onnx or (onnx is None and not missing("onnx")):
             export_onnx(model, artifact.features, aside)
         write_facts(aside, opened.facts, [path.name for path in aside.iterdir()])

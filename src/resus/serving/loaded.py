@@ -13,11 +13,13 @@ from resus.checked_folder import CheckedFolder
 from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled, text_of
+from resus.data.schema import TableSchema
 from resus.errors import ArtifactError, DataError, RowError
 from resus.evaluation.results import Results
 from resus.model.inference.model import Inference
 from resus.model.inference.parts import Rows
 from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
+from resus.serving.drift import REFERENCE, Reference, largest_of_stages, stage_of
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
 from resus.serving.messages import CatalogueItem, FieldAnswer, PastEvent, Role, UserHistory
@@ -27,6 +29,7 @@ from resus.serving.store import Event
 
 RESULTS = "results.json"
 COLUMN = "column"  # the kind of what only the user's own model reads
+HASH_DIGITS = 12
 
 
 class Meaning(NamedTuple):
@@ -52,6 +55,8 @@ class LoadedModel:
     histories: Sequence[UserHistory]
     results: Results | None
     own: OwnModel | None = None
+    label: str | None = None  # who the users are and what a label means, if a table said it
+    reference: Reference | None = None
 
     @classmethod
     def load(cls, folder: Path) -> "LoadedModel":
@@ -70,6 +75,8 @@ class LoadedModel:
             histories=read_histories(opened) if TEST_USERS in opened else (),
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
             own=OwnModel.load(opened, artifact.features, catalogue) if catalogue and INPUTS in opened else None,
+            label=_meaning_of_labels(artifact.log.table),
+            reference=Reference.load(opened) if REFERENCE in opened else None,
         )
         loaded._check_that_it_scores(folder)
         return loaded
@@ -77,6 +84,11 @@ class LoadedModel:
     @cached_property
     def name(self) -> str:
         return self.config.model_name
+
+    @cached_property
+    def version(self) -> str:
+        """Its name, and as much of its hash as tells it from others."""
+        return f"{self.name}@{self.sha256[:HASH_DIGITS]}"
 
     @property
     def item(self) -> str:
@@ -170,14 +182,11 @@ class LoadedModel:
 
     def stage(self, support: int) -> str:
         """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
-        if not support:
-            return "new"
-        return next((stage for stage, largest in self._stages if support <= largest), "warm")
+        return stage_of(support, self._stages)
 
     @cached_property
     def _stages(self) -> list[tuple[str, int]]:
-        """Each stage with its largest number of events."""
-        return [(stage, max(sizes)) for stage, sizes in self.config.evaluation.stages.items()]
+        return largest_of_stages(self.config)
 
     def fields(self) -> list[FieldAnswer]:
         """What the model reads. The catalogue fills in the fields of items, the exported profiles those of users."""
@@ -267,3 +276,10 @@ class LoadedModel:
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)
         after = user.score(probes)
         return all(bool(np.isfinite(scores.probability).all()) for scores in (before, after))
+
+
+def _meaning_of_labels(table: TableSchema | None) -> str | None:
+    if table is None:
+        return None
+    limit = "" if table.label_threshold is None else f" from {table.label_threshold:g}"
+    return f"user {table.user!r}, label {table.label!r}{limit}"

@@ -9,6 +9,8 @@ from resus.data.fields.unknown import never_seen, not_fields
 MAX_WARNINGS = 10  # of a request
 Counts = Mapping[str, int]  # by field, the values that the model does not know
 Tally = Callable[[Counts, int], None]  # takes these, and the number of names that are not fields of the model
+CONTEXTS, USERS = "contexts", "users"  # what is kept in memory for the next answer
+CacheTally = Callable[[str, bool], None]  # takes one of these, and whether it was there
 
 
 @dataclass

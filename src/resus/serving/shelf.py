@@ -8,7 +8,7 @@ import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -45,12 +45,14 @@ class Shelf:
         *,
         own: OwnModel | None = None,
         context_bytes: int = CONTEXT_BYTES,
+        cached: Callable[[bool], None] = lambda _kept: None,
         before: "Shelf | None" = None,
         changed: Integers | None = None,
     ) -> None:
         """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different.
 
-        With the user's `own` model, a code may depend on the score, and so on item and context together.
+        `cached` hears whether a context that was asked for was kept. With the user's `own` model, a code may depend on
+        the score, and so on item and context together.
         """
         self._model, self._features, self.catalogue, self._own = model, features, catalogue, own
         self._number = next(_numbers)
@@ -69,6 +71,7 @@ class Shelf:
             self._item_codes = self._coded(before, changed)
         self._contexts: OrderedDict[str, Context] = OrderedDict()  # least recently used first
         self._context_bytes, self._limit = 0, context_bytes
+        self._cached = cached
         self._lock = threading.Lock()
         if before is not None and changed is not None:
             self._take_over(before, changed)
@@ -78,8 +81,17 @@ class Shelf:
 
     def updated(self, catalogue: Catalogue, changed: Integers, own: OwnModel | None = None) -> "Shelf":
         """For a later state of the catalogue: only what depends on the changed items is computed again."""
-        limit = self._limit
-        return Shelf(self._model, self._features, catalogue, own=own, context_bytes=limit, before=self, changed=changed)
+        limit, cached = self._limit, self._cached
+        return Shelf(
+            self._model,
+            self._features,
+            catalogue,
+            own=own,
+            context_bytes=limit,
+            cached=cached,
+            before=self,
+            changed=changed,
+        )
 
     def places(self, items: Sequence[str]) -> tuple[Integers, Sequence[str]]:
         """The positions of items, `len(self)` for an unknown one, and their ids as a vocabulary writes them."""
@@ -100,9 +112,10 @@ class Shelf:
         """The context of a request, by the values of its fields; `at_once` refuses one that is not kept."""
         fields, key = self._key(fields)
         found = self._found(key)
+        if found is None and at_once:
+            raise NotAtOnceError  # the usual way counts it
+        self._cached(found is not None)
         if found is None:
-            if at_once:
-                raise NotAtOnceError
             if self._own is not None:
                 self._own.check_context(fields)
             row = self._checked(Rows(*self._features.encode_rows([fields])))

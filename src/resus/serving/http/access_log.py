@@ -28,15 +28,15 @@ class AccessLog:
         self._thread = threading.Thread(target=self._write, name="access-log", daemon=True)
         self._thread.start()
 
-    def note(self, method: str, route: str, path: str, status: int, seconds: float) -> None:
-        """Called by one thread, the one that answers."""
+    def note(self, method: str, route: str, path: str, status: int, seconds: float, version: str | None = None) -> None:
+        """Called by one thread, the one that answers. `version` is that of the model which answered, if one did."""
         now = time.time()
         if int(now) != self._second:
             self._second, self._noted = int(now), 0
             if self._left_out and self._put(self._summary(now)):
                 self._left_out = 0
         self._noted += 1
-        if self._noted > PER_SECOND or not self._put(self._line(now, method, route, path, status, seconds)):
+        if self._noted > PER_SECOND or not self._put(self._line(now, method, route, path, status, seconds, version)):
             self._left_out += 1
 
     def flush(self, seconds: float = FLUSH_SECONDS) -> None:
@@ -52,15 +52,18 @@ class AccessLog:
             return False
         return True
 
-    def _line(self, now: float, method: str, route: str, path: str, status: int, seconds: float) -> str:
+    def _line(
+        self, now: float, method: str, route: str, path: str, status: int, seconds: float, version: str | None
+    ) -> str:
         milliseconds = round(seconds * 1000, 3)
         where = path[:PATH] if self._settings.ids else route
         if self._settings.as_json:
             key = "path" if self._settings.ids else "route"
             facts = {"method": method, key: where, "status": status, "milliseconds": milliseconds}
+            facts |= {"model": version} if version else {}
             return json_line("INFO", {"message": "request", **facts}, now)
         shown = where.encode("ascii", "backslashreplace").decode()
-        return f"{_clock(now)} INFO {method} {shown} {status} {milliseconds} ms"
+        return f"{_clock(now)} INFO {method} {shown} {status} {milliseconds} ms{f' {version}' if version else ''}"
 
     def _summary(self, now: float) -> str:
         said = f"{self._left_out:,} further requests were not logged"

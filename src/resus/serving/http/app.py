@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -16,23 +17,26 @@ from fastapi import FastAPI, HTTPException, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.telemetry import TelemetryConfig
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from resus.artifact import FACTS
 from resus.errors import ArtifactError, DataError, ResusError, StorageError
-from resus.files import sha256_of
 from resus.serving.engine import Engine
+from resus.serving.experiment.figures import Figures
+from resus.serving.experiment.split import Split
+from resus.serving.experiment.trial import Trial
 from resus.serving.http.access_log import AccessLog
-from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Gate, Guard, kind_and_place
-from resus.serving.http.hot import AtOnce, HotRoute
+from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Gate, Guard
+from resus.serving.http.hot import Answered, AtOnce, HotRoute
 from resus.serving.http.log_settings import LogSettings
 from resus.serving.http.metrics import MeasuringMiddleware, Metrics, Requests
+from resus.serving.http.model_changes import ModelChanges, Models
 from resus.serving.http.pages import add_pages
 from resus.serving.http.pools import Pool, PoolFullError
 from resus.serving.http.protocol import AT_ONCE
 from resus.serving.items import ItemChange, ItemChanges
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
+from resus.serving.lineup import ModelFolders
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     Bounds,
@@ -41,6 +45,7 @@ from resus.serving.messages import (
     Deleted,
     EventsAnswer,
     EventsRequest,
+    ExperimentAnswer,
     Health,
     IdInPath,
     ItemRequest,
@@ -91,22 +96,42 @@ log = logging.getLogger("resus.serving")
 Returned = TypeVar("Returned")
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What a worker begins with besides its first model: the folders of models, and how it tries a second one."""
+
+    folders: ModelFolders
+    number: int = 0  # of the lineup that was loaded
+    second: Engine | None = None
+    split: Split | None = None
+    memory: Any = None  # see `shared_memory`
+
+    def trial_of(self, first: Engine, registry: CollectorRegistry) -> Trial | None:
+        if self.second is None:
+            return None
+        return Trial(first, self.second, split=self.split, memory=self.memory, figures=Figures(registry))
+
+
 class Service:
     """Holds the engine in use, and replaces it on a reload."""
 
-    def __init__(self, engine: Engine, folder: Path, *, announce: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, folder: Path, setup: Setup, *, announce: Callable[[], None]) -> None:
         self.engine = engine
         self.metrics = Metrics()
+        self.announce = announce
         self._count_prediction = cache(self.metrics.predictions.labels)
-        engine.tally = self.metrics.count_unknown
         self._folder = folder
-        self._announce = announce
-        self._reloading = threading.Lock()
+        self.trial = setup.trial_of(engine, self.metrics.registry)
+        self._prepare(engine, *([setup.second] if setup.second else []))
+        self.changes = ModelChanges(
+            setup.folders, self.models, self._use, number=setup.number, counted=self.metrics.reloads
+        )
         # separate threads, so that no score waits for the disk, and none without a stored user for the store
         self.writing = Pool("write", WRITERS, waiting=STORE_REQUESTS)
         self.reading = Pool("read", THREADS, waiting=STORE_REQUESTS)
         self.scoring = Pool("score", THREADS, waiting=MAX_IN_FLIGHT)
         self.probing = Pool("probe", 1, waiting=MAX_IN_FLIGHT)
+        self.counting = Pool("count", 1, waiting=MAX_IN_FLIGHT)
         self.reloads = Pool("reload", 1, waiting=MAX_IN_FLIGHT)
 
     def item_changes(self) -> ItemChanges:
@@ -118,56 +143,64 @@ class Service:
             async with asyncio.timeout(PROBE_SECONDS):
                 return await self.probing.run(lambda: work(self.engine.store))
         except TimeoutError:
-            raise StorageError(f"the store did not answer within {PROBE_SECONDS} seconds: see the log") from None
+            raise StorageError(
+                f"the store did not answer within {PROBE_SECONDS} seconds: see the log", kind="slow"
+            ) from None
 
     def pool_of(self, request: PredictRequest | RecommendRequest) -> Pool:
         return self.scoring if request.user is None else self.reading
 
-    def predict(self, request: PredictRequest, *, at_once: bool = False) -> bytes:
-        engine = self.engine
-        scored = engine.score(request, at_once=at_once)
-        self._count_prediction(engine.loaded.stage(scored.support)).inc()
-        return scored.as_json()
+    def observe(self, request: EventsRequest) -> EventsAnswer:
+        answer = self.engine.observe(request.events)
+        if self.trial is not None:
+            self.trial.learn(request.events, answer.results)
+        return answer
 
-    def recommend(self, request: RecommendRequest) -> bytes:
-        engine = self.engine
-        answer = engine.recommend(request)
-        self._count_prediction(engine.loaded.stage(answer.support)).inc()
-        return answer.model_dump_json(exclude_unset=True).encode()
+    def delete(self, user: str) -> bool:
+        try:
+            return self.engine.delete(user)
+        finally:
+            if self.trial is not None:
+                self.trial.forget(user)
 
-    def reload(self, *, announce: bool) -> LoadedModel:
-        """Load and check the new model, then swap. A bad model leaves the old one in use. Requests continue."""
-        with self._reloading:
-            old = self.engine
-            try:
-                loaded = LoadedModel.load(self._folder)
-                loaded.check_meaning(old.loaded.meaning)
-                if old.loaded.catalogue and not loaded.catalogue:
-                    raise ArtifactError(f"{self._folder} has lost its catalogue: export it again")
-            except Exception as error:
-                refusal = error if isinstance(error, ResusError) else _not_loaded(self._folder, error)
-                self.metrics.reloads.labels("refused").inc()
-                log.warning("reload refused, %s stays in use: %s", old.loaded.sha256[:12], refusal)
-                raise refusal from None
-            new = Engine(loaded, old.store, capacity=old.capacity)
-            new.tally = self.metrics.count_unknown
-            new.follow(self.item_changes())
-            self.engine = new
-            self.metrics.reloads.labels("loaded").inc()
-            log.info("reloaded %s %s", loaded.name, loaded.sha256[:12])
-        if announce:
-            self._announce()
-        return loaded
+    def models(self) -> list[LoadedModel]:
+        """Those in use, the second one after the first."""
+        return [self.engine.loaded, *([self.trial.second.loaded] if self.trial else [])]
 
-    def reload_on_signal(self) -> None:
-        with contextlib.suppress(ResusError):  # logged; the old model stays in use
-            self.reload(announce=False)
+    def predict(self, request: PredictRequest, *, at_once: bool = False) -> Answered:
+        scored = (self.trial or self.engine).score(request, at_once=at_once)
+        self.metrics.scores.note(self.models(), scored)
+        self._count(scored.support, scored.version)
+        return Answered(scored.as_json(), scored.version)
 
-    def catch_up(self) -> None:
-        """Load an artifact that arrived before this process listened to signals."""
-        with contextlib.suppress(OSError):  # the folder is gone: nothing to load
-            if sha256_of(self._folder / FACTS) != self.engine.loaded.sha256:
-                self.reload_on_signal()
+    def recommend(self, request: RecommendRequest) -> Answered:
+        answer = (self.trial or self.engine).recommend(request)
+        self._count(answer.support, answer.version)
+        return Answered(answer.model_dump_json(exclude_unset=True).encode(), answer.version)
+
+    def experiment(self) -> ExperimentAnswer | None:
+        """What all workers have counted about two models."""
+        trial = self.trial
+        if trial is None:
+            return None
+        return trial.pair.answer(self.metrics.collected(), trial.split.share if trial.split else None)
+
+    def _count(self, support: int, version: str) -> None:
+        self._count_prediction(self.engine.loaded.stage(support), version).inc()
+
+    def _use(self, models: Models) -> None:
+        """Answer with other models. Requests continue."""
+        engines = [Engine(loaded, self.engine.store, capacity=self.engine.capacity) for loaded in models]
+        self._prepare(*engines)
+        if self.trial is not None:
+            self.trial.use(*engines)
+        self.engine = engines[0]
+
+    def _prepare(self, first: Engine, *others: Engine) -> None:
+        """Each request counts once, whichever model answers it: the first one scores all of them."""
+        first.tally, first.cached = self.metrics.count_unknown, self.metrics.count_cached
+        for engine in (first, *others):
+            engine.follow(self.item_changes())
 
 
 def build_app(
@@ -177,10 +210,10 @@ def build_app(
     *,
     announce: Callable[[], None] = lambda: None,
     logs: LogSettings = LogSettings(),  # noqa: B008  # frozen
+    setup: Setup | None = None,
 ) -> FastAPI:
     """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
-    service = Service(engine, folder, announce=announce)
-    engine.follow(service.item_changes())
+    service = Service(engine, folder, setup or Setup(ModelFolders([folder])), announce=announce)
     access_log = AccessLog(logs) if logs.access else None
     gate, requests = Gate(access), Requests(service.metrics, access_log)
 
@@ -188,8 +221,9 @@ def build_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.reload_on_signal))
-        await service.reloads.run(service.catch_up)
+            loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.changes.reload_on_signal))
+            loop.add_signal_handler(signal.SIGUSR1, lambda: service.reloads.start(service.changes.follow))
+        await service.reloads.run(service.changes.begin)
         yield {AT_ONCE: at_once}
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -217,7 +251,7 @@ def build_app(
     _add_items(app, service)
     _add_operations(app, service)
     add_pages(app)
-    _add_refusals(app)
+    _add_refusals(app, service)
     app.add_middleware(MeasuringMiddleware, requests=requests)
     app.add_middleware(Guard, gate=gate)
     app.add_middleware(MeasuringMiddleware, requests=requests)  # again, for requests that the guard refuses
@@ -229,21 +263,21 @@ def _add_users(app: FastAPI, service: Service) -> HotRoute[PredictRequest]:
 
     @app.post("/v1/events", summary="Store events durably", response_model_exclude_unset=True)
     async def add_events(request: EventsRequest) -> EventsAnswer:
-        answer = await service.writing.run(lambda: service.engine.observe(request.events))
+        answer = await service.writing.run(lambda: service.observe(request))
         for result in answer.results:
             service.metrics.events.labels(result.status).inc()
         return answer
 
     @app.post(PREDICT, response_model=PredictAnswer, summary="Score candidates for a user")
-    async def predict(request: PredictRequest) -> Response:
-        body = await service.pool_of(request).run(lambda: service.predict(request))
+    async def predict(request: PredictRequest, asked: Request) -> Response:
+        body, asked.state.version = await service.pool_of(request).run(lambda: service.predict(request))
         return Response(body, media_type="application/json")
 
     hot = HotRoute.replace(app, PREDICT, PredictRequest, service.predict, service.pool_of)
 
     @app.post("/v1/recommend", response_model=RecommendAnswer, summary="Rank the whole catalogue for a user")
-    async def recommend(request: RecommendRequest) -> Response:
-        body = await service.pool_of(request).run(lambda: service.recommend(request))
+    async def recommend(request: RecommendRequest, asked: Request) -> Response:
+        body, asked.state.version = await service.pool_of(request).run(lambda: service.recommend(request))
         return Response(body, media_type="application/json")
 
     HotRoute.replace(app, "/v1/recommend", RecommendRequest, service.recommend, service.pool_of)
@@ -261,7 +295,7 @@ def _add_users(app: FastAPI, service: Service) -> HotRoute[PredictRequest]:
 
     @app.delete("/v1/users/{user}", summary="Delete everything that is stored about a user")
     async def delete_user(user: IdInPath) -> Deleted:
-        return Deleted(deleted=await service.writing.run(lambda: service.engine.delete(user)))
+        return Deleted(deleted=await service.writing.run(lambda: service.delete(user)))
 
     @app.delete("/v1/users/{user}/events/{event}", summary="Delete one event of a user")
     async def delete_event(user: IdInPath, event: IdInPath) -> Deleted:
@@ -277,6 +311,7 @@ def _add_model(app: FastAPI, service: Service) -> None:
         loaded, config = engine.loaded, engine.loaded.config
         return ModelAnswer(
             name=loaded.name,
+            version=loaded.version,
             predictor=config.predictor_name,
             learner=config.learner.kind,
             protocol=config.protocol,
@@ -304,11 +339,24 @@ def _add_model(app: FastAPI, service: Service) -> None:
         summary="Load the artifact again",
     )
     async def reload() -> Reloaded:
+        return await changed(service.changes.reload)
+
+    @app.post(
+        "/v1/rollback",
+        responses={409: {"model": Refusal, "description": "There is no earlier model; nothing changes."}},
+        summary="Go back to the model before the last reload",
+    )
+    async def rollback() -> Reloaded:
+        return await changed(service.changes.rollback)
+
+    async def changed(change: Callable[[], Models]) -> Reloaded:
         try:
-            loaded = await service.reloads.run(lambda: service.reload(announce=True))
+            first, *others = await service.reloads.run(change)
         except ResusError as error:
             raise HTTPException(409, without_places(str(error))) from None
-        return Reloaded(name=loaded.name, sha256=loaded.sha256)
+        service.announce()
+        more = {"second": others[0].version} if others else {}
+        return Reloaded(name=first.name, version=first.version, sha256=first.sha256, **more)
 
     @app.get("/v1/test-users/random", responses=UNKNOWN, summary="Read what a random test user did")
     def read_test_user() -> UserHistory:
@@ -366,10 +414,18 @@ def _add_operations(app: FastAPI, service: Service) -> None:
         users = None
         with contextlib.suppress(StorageError):
             users = await service.probe(lambda store: store.users())
-        return Response(service.metrics.text(users), media_type=CONTENT_TYPE_LATEST)
+        text = await service.counting.run(lambda: service.metrics.text(users, service.models(), service.experiment()))
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    @app.get("/v1/experiment", responses=UNKNOWN, summary="Compare two models that are served side by side")
+    async def read_experiment() -> ExperimentAnswer:
+        answer = await service.counting.run(service.experiment)
+        if answer is None:
+            raise HTTPException(404, "this service has one model: start it with 'resus serve RUN --shadow RUN2'")
+        return answer
 
 
-def _add_refusals(app: FastAPI) -> None:
+def _add_refusals(app: FastAPI, service: Service) -> None:
     @app.exception_handler(RequestValidationError)
     async def not_valid(_: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
@@ -394,6 +450,8 @@ def _add_refusals(app: FastAPI) -> None:
         if isinstance(error, DataError | ArtifactError):
             return _refused(422, str(error))
         log.error("%s", error)  # with the path or address, which no answer shows
+        if isinstance(error, StorageError):
+            service.metrics.store_errors.labels(error.kind).inc()
         public = error.public if isinstance(error, StorageError) else None
         return _refused(503, public or without_places(str(error)), {"retry-after": "1"})
 
@@ -405,10 +463,6 @@ def _add_refusals(app: FastAPI) -> None:
 def without_places(sentence: str) -> str:
     """A sentence for callers: of an absolute path it keeps the last name only. The log has the whole path."""
     return ABSOLUTE.sub("", sentence)
-
-
-def _not_loaded(folder: Path, error: Exception) -> ArtifactError:
-    return ArtifactError(f"{folder} cannot be loaded ({kind_and_place(error)}): export it again")
 
 
 def _refused(status: int, sentence: str, headers: Any = None) -> JSONResponse:

@@ -6,7 +6,7 @@ wrong with it in one sentence.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
@@ -28,14 +28,21 @@ Headers = Sequence[tuple[bytes, bytes]]
 Asked = TypeVar("Asked", bound=Message)
 
 
+class Answered(NamedTuple):
+    """The body of an answer, and the version of the model that gave it."""
+
+    body: bytes
+    version: str
+
+
 class HotRoute(Generic[Asked]):
-    """`answer` makes the body of the answer from the message, in a thread of the message's pool."""
+    """`answer` makes the answer from the message, in a thread of the message's pool."""
 
     def __init__(
         self,
         usual: ASGIApp,
         message: type[Asked],
-        answer: Callable[[Asked], bytes],
+        answer: Callable[[Asked], Answered],
         pool_of: Callable[[Asked], Pool],
     ) -> None:
         self._usual, self._message, self._answer, self._pool_of = usual, message, answer, pool_of
@@ -46,7 +53,7 @@ class HotRoute(Generic[Asked]):
         app: FastAPI,
         path: str,
         message: type[Asked],
-        answer: Callable[[Asked], bytes],
+        answer: Callable[[Asked], Answered],
         pool_of: Callable[[Asked], Pool],
     ) -> "HotRoute[Asked]":
         """Let a route that the framework knows, and documents, be answered by the fast way first."""
@@ -61,7 +68,7 @@ class HotRoute(Generic[Asked]):
         if asked is None:
             await self._usual(scope, _again(body, receive), send)
             return
-        content = await self._pool_of(asked).run(lambda: self._answer(asked))
+        content, scope["state"]["version"] = await self._pool_of(asked).run(lambda: self._answer(asked))
         headers = [(b"content-length", b"%d" % len(content)), (b"content-type", JSON_TYPE)]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": content})
@@ -84,7 +91,7 @@ class AtOnce(Generic[Asked]):
     """
 
     def __init__(
-        self, path: str, route: HotRoute[Asked], answer: Callable[[Asked], bytes], gate: Gate, requests: Requests
+        self, path: str, route: HotRoute[Asked], answer: Callable[[Asked], Answered], gate: Gate, requests: Requests
     ) -> None:
         self._path, self._route, self._answer, self._gate, self._requests = path, route, answer, gate, requests
         self._url = path.encode()
@@ -102,10 +109,10 @@ class AtOnce(Generic[Asked]):
         if asked is None:
             return None
         try:
-            content = self._answer(asked)
+            content, version = self._answer(asked)
         except Exception:  # the usual way finds it again, and says so
             return None
-        self._requests.note("POST", self._path, self._path, 200, time.perf_counter() - began)
+        self._requests.note("POST", self._path, self._path, 200, time.perf_counter() - began, version)
         added = b"".join([b"%b: %b\r\n" % header for header in more])
         return b"%b%bcontent-length: %d\r\n%b\r\n%b" % (OK, added, len(content), END, content)
 

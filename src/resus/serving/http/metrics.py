@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
@@ -12,38 +12,48 @@ from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from resus.serving.http.access_log import AccessLog
+from resus.serving.http.recent_scores import RecentScores, drift_of
+from resus.serving.loaded import LoadedModel
+from resus.serving.messages import ExperimentAnswer
+from resus.serving.noticed import CONTEXTS, USERS
 
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # in which all workers count
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+ROLES = ("first", "second")
 
 
 class Metrics:
     """The metrics of one service."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
         self.latency = Histogram(
             "resus_request_seconds",
             "Time from the arrival of a request to its answer",
             ["route", "status"],
             buckets=SECONDS,
-            registry=self._registry,
+            registry=self.registry,
         )
-        self.events = Counter("resus_events", "Events received", ["status"], registry=self._registry)
-        self.predictions = Counter(
-            "resus_predictions", "Predictions, by the cold-start stage of the user", ["stage"], registry=self._registry
+        self.events = self._counter("events", "Events received", "status")
+        self.predictions = self._counter(
+            "predictions", "Predictions, by the cold-start stage of the user and the model", "stage", "version"
         )
-        self.reloads = Counter("resus_reloads", "Artifacts loaded or refused", ["outcome"], registry=self._registry)
+        self.reloads = self._counter("reloads", "Models loaded, refused or rolled back", "outcome")
+        self.store_errors = self._counter("store_errors", "Requests that the store failed, by kind of failure", "kind")
+        self.unknown_values = self._counter(
+            "unknown_values", "Values that the model does not know, by its field", "field"
+        )
+        self.unknown_fields = self._counter("unknown_fields", "Fields in requests that the model does not have")
+        cached = self._counter("cache", "What an answer needed: kept in memory, or computed anew", "cache", "outcome")
+        self._cached = {
+            (name, kept): cached.labels(name, "kept" if kept else "computed")
+            for name in (CONTEXTS, USERS)
+            for kept in (True, False)
+        }
+        self.scores = RecentScores(self.registry)
 
-        self.unknown_values = Counter(
-            "resus_unknown_values",
-            "Values that the model does not know, by its field",
-            ["field"],
-            registry=self._registry,
-        )
-        self.unknown_fields = Counter(
-            "resus_unknown_fields", "Fields in requests that the model does not have", registry=self._registry
-        )
+    def _counter(self, name: str, says: str, *labels: str) -> Counter:
+        return Counter(f"resus_{name}", says, labels, registry=self.registry)
 
     def count_unknown(self, values: Mapping[str, int], names: int) -> None:
         """Labels are fields of the model; names that clients make up are only counted."""
@@ -52,25 +62,68 @@ class Metrics:
         if names:
             self.unknown_fields.inc(names)
 
-    def text(self, users: int | None) -> bytes:
-        """The counts of all workers so far, and the users in the store if it answers."""
-        counts, sizes = self._registry, CollectorRegistry()
-        if users is not None:
-            sizes.register(_Sizes(users))
-        if os.environ.get(SHARED_FOLDER):
-            counts = CollectorRegistry()
-            MultiProcessCollector(counts)  # type: ignore[no-untyped-call]
-        return generate_latest(counts) + generate_latest(sizes)
+    def count_cached(self, cache: str, kept: bool) -> None:
+        self._cached[cache, kept].inc()
+
+    def collected(self) -> list[Metric]:
+        """The counts of all workers so far."""
+        return list(self._of_all_workers().collect())
+
+    def text(self, users: int | None, models: Sequence[LoadedModel], experiment: ExperimentAnswer | None) -> bytes:
+        """The counts of all workers so far, and how things are now: the models, and the users if the store answers."""
+        self.scores.publish()
+        counts, now = self._of_all_workers(), CollectorRegistry()
+        now.register(_Now(users, models, [drift_of(model, counts.collect()) for model in models], experiment))
+        return generate_latest(counts) + generate_latest(now)
+
+    def _of_all_workers(self) -> CollectorRegistry:
+        if not os.environ.get(SHARED_FOLDER):
+            return self.registry
+        counts = CollectorRegistry()
+        MultiProcessCollector(counts)  # type: ignore[no-untyped-call]
+        return counts
 
 
-class _Sizes(Collector):
-    """The size of the store at the time of the request."""
+class _Now(Collector):
+    """What is found out at the time of the request."""
 
-    def __init__(self, users: int) -> None:
-        self._users = users
+    def __init__(
+        self,
+        users: int | None,
+        models: Sequence[LoadedModel],
+        drift: Sequence[Mapping[str, float]],
+        experiment: ExperimentAnswer | None,
+    ) -> None:
+        self._users, self._models, self._drift, self._experiment = users, models, drift, experiment
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._users)
+        if self._users is not None:
+            yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._users)
+        info = GaugeMetricFamily("resus_model_info", "The models in use", labels=["role", "name", "version"])
+        for role, model in zip(ROLES, self._models, strict=False):
+            info.add_metric([role, model.name, model.version], 1)
+        yield info
+        drift = GaugeMetricFamily(
+            "resus_drift", "How far recent scores are from those of the validation users", labels=["role", "score"]
+        )
+        for role, found in zip(ROLES, self._drift, strict=False):
+            for score, value in found.items():
+                drift.add_metric([role, score], value)
+        yield drift
+        if self._experiment is not None:
+            yield from _of_experiment(self._experiment)
+
+
+def _of_experiment(experiment: ExperimentAnswer) -> Iterator[Metric]:
+    for measure, says in (("auc", "AUC"), ("logloss_mean", "Mean Logloss")):
+        family = GaugeMetricFamily(
+            f"resus_experiment_{measure}", f"{says} of each model on events after its prediction", labels=["model"]
+        )
+        for role, model in zip(ROLES, (experiment.first, experiment.second), strict=True):
+            value = model.auc if measure == "auc" else model.logloss
+            if value is not None:
+                family.add_metric([role], value)
+        yield family
 
 
 class Requests:
@@ -79,10 +132,11 @@ class Requests:
     def __init__(self, metrics: Metrics, access_log: AccessLog | None = None) -> None:
         self._latency, self._access_log = cache(metrics.latency.labels), access_log
 
-    def note(self, method: str, route: str, path: str, status: int, seconds: float) -> None:
+    def note(self, method: str, route: str, path: str, status: int, seconds: float, version: str | None) -> None:
+        """`version` is that of the model which answered, if one did."""
         self._latency(route, str(status)).observe(seconds)
         if self._access_log is not None:
-            self._access_log.note(method, route, path, status, seconds)
+            self._access_log.note(method, route, path, status, seconds, version)
 
 
 class MeasuringMiddleware:
@@ -112,4 +166,5 @@ class MeasuringMiddleware:
                 state["measured"] = True
                 route = getattr(scope.get("route"), "path", "unknown")
                 path = scope["raw_path"].decode("latin-1")
-                self._requests.note(scope["method"], route, path, status, time.perf_counter() - start)
+                seconds = time.perf_counter() - start
+                self._requests.note(scope["method"], route, path, status, seconds, state.get("version"))

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.supervisors.multiprocess import Multiprocess, Process
 
 from resus.errors import ConfigError, ResusError
@@ -28,6 +30,7 @@ from resus.serving.http.sharing import AWAY, Shares, SharingServer
 from resus.serving.store import open_store
 
 if TYPE_CHECKING:
+    from resus.serving.experiment.split import Split
     from resus.serving.loaded import Meaning
 
 DRAIN_SECONDS = 30
@@ -41,16 +44,20 @@ HEALTH_SECONDS = 60  # a worker may be busy for long, or still load torch, witho
 class Worker:
     """Builds the service in its own process."""
 
-    run: Path
+    runs: tuple[Path, ...]  # of the first model and, if there is one, of the second
+    home: Path  # of the copies of models
     store: str
     access: Access = field(repr=False)
     meaning: "Meaning"
     capacity: int
     logs: LogSettings
+    split: "Split | None" = None
+    memory: Any = field(default=None, repr=False)  # of the predictions of two models
 
     def __call__(self) -> FastAPI:
         """uvicorn calls this in a new process, where an error can only be logged."""
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the service handles it
+        for number in (signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)  # until the service handles it
         threading.Thread(target=_end_with_supervisor, daemon=True).start()
         try:
             return self.build(_tell_supervisor)
@@ -62,13 +69,18 @@ class Worker:
     def build(self, announce: Callable[[], None] = lambda: None) -> FastAPI:
         # imported here: the supervisor gets no sign of life from a process that still imports this module
         from resus.serving.engine import Engine
-        from resus.serving.http.app import build_app
-        from resus.serving.loaded import LoadedModel
+        from resus.serving.http.app import Setup, build_app
+        from resus.serving.lineup import ModelFolders
 
-        loaded = LoadedModel.load(self.run)
-        loaded.check_meaning(self.meaning)  # a worker that replaces another accepts what a reload would accept
-        engine = Engine(loaded, open_store(self.store, capacity=self.capacity), capacity=self.capacity)
-        return build_app(engine, self.run, self.access, announce=announce, logs=self.logs)
+        folders = ModelFolders(self.runs, self.home)
+        number, models = folders.load()
+        store = open_store(self.store, capacity=self.capacity)
+        for loaded in models:
+            loaded.check_meaning(self.meaning)  # a worker that replaces another accepts what a reload would accept
+        first, *others = [Engine(loaded, store, capacity=self.capacity) for loaded in models]
+        second = others[0] if others else None
+        setup = Setup(folders, number, second, self.split, self.memory)
+        return build_app(first, self.runs[0], self.access, announce=announce, logs=self.logs, setup=setup)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -94,6 +106,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run_one(worker: Worker, listener: socket.socket) -> None:
     """Serve in this process until SIGTERM or SIGINT, then answer the open requests and end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it again at the end, and others clean up
     uvicorn.Server(_settings(worker.build(), worker.logs)).run(sockets=[listener])
 
 
@@ -137,11 +150,11 @@ class _Process(Process):
             return False
         return now - self._asked < timeout
 
-    def reload(self) -> bool:
-        """Signal a reload; False if the worker does not serve yet."""
+    def tell(self, number: signal.Signals) -> bool:
+        """Send a signal; False if the worker does not serve yet."""
         if self._serves and self.pid is not None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGHUP)
+                os.kill(self.pid, number)
         return self._serves
 
     def end(self, seconds: float) -> None:
@@ -154,13 +167,16 @@ class _Process(Process):
 
 
 class _Supervisor(Multiprocess):
-    """Passes SIGHUP on to the workers, which load the new artifact next to the old one. uvicorn would restart them."""
+    """Passes signals on to the workers, which load the new model next to the old one. uvicorn would restart them.
+
+    SIGHUP asks for a reload. With SIGUSR1, a worker tells the others that it has changed the model.
+    """
 
     def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
         super().__init__(config, sockets)
         self._shares = Shares(config.workers)
         self._workers: list[_Process] = []
-        self._untold: list[_Process] = []
+        self._untold: list[tuple[_Process, signal.Signals]] = []
 
     def init_processes(self) -> None:
         self._workers = [self._start(place) for place in range(self.processes_num)]
@@ -175,17 +191,26 @@ class _Supervisor(Multiprocess):
             worker.end(max(deadline - time.monotonic(), 0))
 
     def handle_hup(self) -> None:
-        self._untold = list(self._workers)
+        self._tell_all(signal.SIGHUP)
+
+    def handle_usr1(self) -> None:
+        self._tell_all(signal.SIGUSR1)
 
     def keep_subprocess_alive(self) -> None:
         """uvicorn calls this again and again. A worker gets the signal once it is ready; a newer worker needs none."""
-        self._untold = [worker for worker in self._untold if worker in self._workers and not worker.reload()]
+        self._untold = [
+            (worker, number) for worker, number in self._untold if worker in self._workers and not worker.tell(number)
+        ]
         for place, worker in enumerate(self._workers):
             worker.child_conn.close()  # while our copy of its end is open, the death of a worker goes unnoticed
             if not worker.is_alive():
                 worker.kill()
                 worker.join()
+                mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # its gauges go, its counts stay
                 self._workers[place] = self._start(place)
+
+    def _tell_all(self, number: signal.Signals) -> None:
+        self._untold += [(worker, number) for worker in self._workers if (worker, number) not in self._untold]
 
     def _start(self, place: int) -> _Process:
         self._shares.set(place, AWAY)
@@ -214,11 +239,11 @@ def _settings(app: Any, logs: LogSettings, **options: Any) -> uvicorn.Config:
 
 
 def _tell_supervisor() -> None:
-    """Announce a reload, unless the supervisor has ended: the parent of an orphan is another process."""
+    """Announce a change of the model, unless the supervisor has ended: the parent of an orphan is another process."""
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None
     if supervisor.pid == os.getppid():
-        os.kill(os.getppid(), signal.SIGHUP)
+        os.kill(os.getppid(), signal.SIGUSR1)
 
 
 def _end_with_supervisor() -> None:

@@ -44,6 +44,7 @@ class _Cached:
     come: dict[int, _Come] = field(default_factory=dict)  # by the version before it
     was_asked: bool = False  # since its events were taken in before a question
     changes: int = 0  # of items, as of which its events are encoded
+    reads: int = 0  # of all events, from the store
     accounted: int = 0
     text_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -75,9 +76,11 @@ class LiveUsers:
         capacity: int,
         limit: int = LIVE_BYTES,
         encode: Encode = lambda _event, _profile: None,
+        cached: Callable[[bool], None] = lambda _kept: None,
     ) -> None:
+        """`cached` hears whether a user who was asked for was kept, so that no event had to be read from the store."""
         self.loaded = loaded
-        self._encode = encode
+        self._encode, self._cached_before = encode, cached
         self._store, self._version_at_once = store, version_at_once(store)
         self._capacity = capacity
         self._limit = limit
@@ -112,7 +115,7 @@ class LiveUsers:
         try:
             if at_once and not self._is_near(cached, version):
                 raise NotAtOnceError
-            changes = self._changes  # before anything is encoded
+            reads, changes = cached.reads, self._changes  # before anything is encoded
             if cached.version != version:
                 self._catch_up(cached, user, version)
             if cached.changes != changes:
@@ -120,6 +123,7 @@ class LiveUsers:
                 cached.changes = changes
             cached.was_asked = True
             answer, events = question(cached.live, cached.profile), tuple(cached.events)
+            self._cached_before(cached.reads == reads)
             self._account(user, cached)
         finally:
             cached.lock.release()
@@ -255,6 +259,7 @@ class LiveUsers:
     def _read(self, cached: _Cached, user: str) -> None:
         """Apply a few changes one by one; start afresh after many changes, or if the order of events differs."""
         record = self._store.read(user)
+        cached.reads += 1
         profile = self.loaded.profile_of(user, record.profile)
         same = str(profile) == str(cached.profile)
         live, texts = cached.live, [text_of_features(event) for event in record.events]

@@ -1,6 +1,7 @@
 """Requests and answers of the service, as JSON: one file per group of routes."""
 
 from resus.serving.messages.events import EventResult, EventsAnswer, EventsRequest, InlineEvent, PostedEvent
+from resus.serving.messages.experiment import ExperimentAnswer, ModelFigures
 from resus.serving.messages.explore import Exploration
 from resus.serving.messages.items import CatalogueAnswer, CatalogueItem, Changed, ItemRequest
 from resus.serving.messages.model import Bounds, FieldAnswer, ModelAnswer, Reloaded, Role
@@ -30,6 +31,7 @@ __all__ = [
     "EventResult",
     "EventsAnswer",
     "EventsRequest",
+    "ExperimentAnswer",
     "Exploration",
     "ExplorationOfCandidates",
     "ExplorationOfItems",
@@ -47,6 +49,7 @@ __all__ = [
     "Message",
     "MetricAnswer",
     "ModelAnswer",
+    "ModelFigures",
     "PastEvent",
     "PostedEvent",
     "PredictAnswer",

@@ -29,13 +29,16 @@ class Bounds(Message):
 
 
 class ModelAnswer(Message):
-    """The loaded model. `support_sizes` is the largest number of events per user in training.
+    """The loaded model. `version` is its name and the beginning of its hash.
+
+    `support_sizes` is the largest number of events per user in training.
 
     `score` names the field in which each event and candidate must bring the shared model's score; else it is null.
     `recommends` says whether `/v1/recommend` can rank the catalogue.
     """
 
     name: str
+    version: str
     predictor: str
     learner: str
     protocol: str
@@ -51,5 +54,9 @@ class ModelAnswer(Message):
 
 
 class Reloaded(Message):
+    """The model that answers from now on. With two models, `second` is the version of the second one."""
+
     name: str
+    version: str
     sha256: str
+    second: str | None = None

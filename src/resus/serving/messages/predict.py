@@ -92,7 +92,7 @@ class ExplorationOfCandidates(Exploration):
 
 
 class PredictAnswer(Message):
-    """`support` is the number of events behind the answers.
+    """`support` is the number of events behind the answers, `version` the name and hash of the model that gave them.
 
     `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
     what it would be without the event, and these need not sum to the residual. `warnings` says what the request holds
@@ -102,6 +102,7 @@ class PredictAnswer(Message):
     user: str | None
     support: int
     model: str
+    version: str
     parts: KindOfParts | None = None
     answers: list[ScoredCandidate]
     exploration: ExplorationOfCandidates | None = None

@@ -72,12 +72,14 @@ class ExplorationOfItems(Exploration):
 class RecommendAnswer(Message):
     """The best items first. `ranked` is the number of items that were left after the filter and the seen ones.
 
-    With `search`, `found` is the number of them that contain the text. `exploration` is there if the request explores.
+    `version` is the name and hash of the model that gave them. With `search`, `found` is the number of them that
+    contain the text. `exploration` is there if the request explores.
     """
 
     user: str | None
     support: int
     model: str
+    version: str
     ranked: int
     found: int | None = None
     answers: list[Recommended]

@@ -121,4 +121,5 @@ class GroupCommit(Generic[Work]):
         return StorageError(
             f"the store {self._place} is too slow: {reason}; check its disk",
             public=f"the store is too slow: {reason}; send the request again later",
+            kind="slow",
         )

@@ -36,6 +36,7 @@ DURABLE = {
 UNREACHABLE = "start it, or correct the address"
 REFUSED = "check its memory, disk and access rules"
 DAMAGED = "run 'resus store check' on it"
+KINDS = {UNREACHABLE: "unreachable", REFUSED: "refused", DAMAGED: "damaged"}  # of failures, for metrics
 VALUES = 6  # of an event, for the script that adds it
 OLDEST = 7  # the first major version that logs the only write of a script as a plain command
 
@@ -264,9 +265,8 @@ class RedisStore:
             self._ask_again_at = monotonic() + WAIT_SECONDS + AGAIN_SECONDS
 
     def _error(self, what: str, remedy: str) -> StorageError:
-        return StorageError(
-            f"Redis at {self._place} {what}: {remedy}", public=f"the store {what.partition(' (')[0]}: {remedy}"
-        )
+        public, kind = f"the store {what.partition(' (')[0]}: {remedy}", KINDS.get(remedy, "other")
+        return StorageError(f"Redis at {self._place} {what}: {remedy}", public=public, kind=kind)
 
 
 def _added(status: bytes, before: bytes, after: bytes) -> Added:

@@ -39,7 +39,19 @@ REASONS = {
     sqlite3.SQLITE_NOTADB: "it is not a store, or damaged; choose another place, or run 'resus store check'",
     sqlite3.SQLITE_CORRUPT: DAMAGED,
 }
+SLOW = f"its disk has not answered for {WAIT_SECONDS} seconds; try again later"
 OTHER_REASON = "its disk fails; check its disk space and permissions, or choose another place"
+KINDS = {  # of failures, for metrics
+    FULL: "full",
+    UNWRITABLE: "not writable",
+    GONE: "gone",
+    CUT: "damaged",
+    DAMAGED: "damaged",
+    SLOW: "slow",
+    REASONS[sqlite3.SQLITE_NOTADB]: "damaged",
+    REASONS[sqlite3.SQLITE_BUSY]: "busy",
+    REASONS[sqlite3.SQLITE_CANTOPEN]: "not writable",
+}
 Returned = TypeVar("Returned")
 
 log = logging.getLogger("resus.serving")
@@ -265,7 +277,7 @@ class SqliteStore:
 
     def _read(self, work: Callable[[], Returned]) -> Returned:
         if not self._reading.acquire(timeout=WAIT_SECONDS):
-            raise self._error(f"its disk has not answered for {WAIT_SECONDS} seconds; try again later")
+            raise self._error(SLOW)
         try:
             return self._look(work)
         finally:
@@ -353,7 +365,8 @@ class SqliteStore:
 
     def _error(self, reason: str, error: Exception | None = None) -> StorageError:
         what = f"{error}; {reason}" if error else reason
-        return StorageError(f"cannot use the store {self._path}: {what}", public=f"cannot use the store: {reason}")
+        public, kind = f"cannot use the store: {reason}", KINDS.get(reason, "disk")
+        return StorageError(f"cannot use the store {self._path}: {what}", public=public, kind=kind)
 
 
 class _BusyError(Exception):
