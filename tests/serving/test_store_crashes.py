@@ -173,7 +173,7 @@ def test_nothing_of_a_deleted_user_is_left_in_the_files(
     other = SqliteStore(str(tmp_path / "store.db"), capacity=20)  # another worker that reads
     for user in chance.sample(range(60), 20):
         assert other.version(f"user {user:03}.")
-        words = [*words_of(user), store._write_slots._hash(f"user {user:03}.")]
+        words = [*words_of(user), store._write_slots.hash(f"user {user:03}.")]
         assert all(word in bytes_in(tmp_path) for word in words)
         assert store.delete(f"user {user:03}.")
         assert not other.version(f"user {user:03}.")
@@ -190,7 +190,7 @@ def test_a_full_bucket_of_users_continues_in_another(tmp_path: Path, monkeypatch
     store.add([(user, Event(user, 1.0, 1.0, {})) for user in users])
     assert store._writer.execute("SELECT count(*) FROM directory").fetchone()[0] >= 6
     for user in users[::20]:
-        hashed = store._write_slots._hash(user)
+        hashed = store._write_slots.hash(user)
         assert store.delete(user)
         assert not words_left(tmp_path, [user.encode(), hashed])
     assert {*store.add([(user, Event("again", 1.0, 1.0, {})) for user in users[::40]])} == {"added"}

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
+from resus.serving.store.directory import DamagedError
 from resus.serving.store.group_commit import Call, GroupCommit
 from resus.serving.store.proof import Proof
 from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
 from resus.serving.store.reserve import Reserve
-from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
+from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
