@@ -11,11 +11,14 @@ from resus.errors import ConfigError
 from resus.extras import need
 from resus.serving.store.protocol import (
     Added,
+    Bulk,
     Event,
     EventStatus,
     EventStore,
+    ExpiringStore,
     Moment,
     UserRecord,
+    add_bulk,
     add_traced,
     check_store,
 )
@@ -23,11 +26,14 @@ from resus.serving.store.protocol import (
 __all__ = [
     "STORES",
     "Added",
+    "Bulk",
     "Event",
     "EventStatus",
     "EventStore",
+    "ExpiringStore",
     "Moment",
     "UserRecord",
+    "add_bulk",
     "add_traced",
     "check_store",
     "open_store",

@@ -37,7 +37,7 @@ class Directory:
 
     def __init__(self, run: Callable[..., Any]) -> None:
         self._run = run
-        self._held: dict[int, bytes] | None = None  # rows while they are changed together, without checksums
+        self._held: dict[int, bytes | None] | None = None  # rows while they are changed together, without checksums
         self._changed: set[int] = set()
 
     @contextlib.contextmanager
@@ -47,7 +47,7 @@ class Directory:
         try:
             yield
             for bucket in sorted(self._changed):
-                self._store(bucket, self._held[bucket])
+                self._store(bucket, self._held[bucket] or b"")
         finally:
             self._held = None
 
@@ -82,9 +82,7 @@ class Directory:
         if self._held is not None and bucket in self._held:
             return self._held[bucket]
         rows = self._run("SELECT entries FROM directory WHERE number = ?", (bucket,)).fetchall()
-        if not rows:
-            return None
-        entries = entries_in(rows[0][0])
+        entries = entries_in(rows[0][0]) if rows else None
         if self._held is not None:
             self._held[bucket] = entries
         return entries

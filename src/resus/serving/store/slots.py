@@ -17,7 +17,7 @@ import secrets
 import sqlite3
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -55,6 +55,7 @@ SCHEMA = (
 SLOT_MARK = b"resE"
 PROFILE_MARK = b"resP"
 _HEAD = struct.Struct("<4sIIHHdd")  # mark, checksum, length, lengths of the user's and the event's id, time, label
+_AFTER_CHECKSUM = struct.Struct("<IHHdd")
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ def packed(user: str, event_id: str, time: float, label: float, features: str, k
     """An event as bytes of one of a few sizes."""
     named, id_, rest = user.encode(), event_id.encode(), features.encode()
     length = _HEAD.size + len(named) + len(id_) + len(rest)
-    head = (length, len(named), len(id_), time + 0.0, label + 0.0)  # adding 0.0 turns -0.0 into 0.0
-    content = _HEAD.pack(kind, 0, *head)[8:] + named + id_ + rest
+    # adding 0.0 turns -0.0 into 0.0
+    content = _AFTER_CHECKSUM.pack(length, len(named), len(id_), time + 0.0, label + 0.0) + named + id_ + rest
     step = 32 if length <= 512 else 512
     return kind + zlib.crc32(content).to_bytes(4, "little") + content + bytes(-length % step)
 
@@ -127,7 +128,7 @@ class Slots:
     """The tables of one connection, within a transaction of the caller."""
 
     def __init__(self, connection: sqlite3.Connection, *, capacity: int) -> None:
-        self._run = connection.execute
+        self._run, self._run_all = connection.execute, connection.executemany
         self.capacity = capacity
         self.directory = Directory(connection.execute)
         self._key = _one(self._run("SELECT key FROM latest").fetchall(), bytes)
@@ -247,6 +248,73 @@ class Slots:
         self.latest = replace(self.latest, unwiped=self.next_version())
         return True
 
+    def oldest(self, after: int, before: float, *, look: int) -> tuple[list[str], int]:
+        """Of the next `look` users by number, those with an event before a time, and where to go on; 0 at the end."""
+        found, number = list[str](), after
+        for _ in range(look):
+            rows = self._run(
+                "SELECT user, time, slot FROM events WHERE user > ? ORDER BY user, time LIMIT 1", (number,)
+            ).fetchall()
+            if not rows:
+                return found, 0
+            number, time, slot = rows[0]
+            if time < before:
+                found.append(unpacked(self._body(slot))[0])
+        return found, number
+
+    def expire(self, user: str, before: float, *, limit: int) -> tuple[int, bool]:
+        """Delete up to `limit` events before a time, the oldest first; and the user, if there is no other event.
+
+        The number of events, and whether the user is gone.
+        """
+        entry = self.find(user)
+        if not entry:
+            return 0, False
+        rows = self._rows("WHERE user = ? AND time < ? ORDER BY time LIMIT ?", entry.number, before, limit)
+        if rows and len(rows) == entry.events:
+            self.delete(user)
+            return len(rows), True
+        for row in rows:
+            self._remove(entry.number, row)
+        if rows:
+            self.change(entry, entry.events - len(rows))
+            self.latest = replace(self.latest, unwiped=self.next_version())
+        return len(rows), False
+
+    def place(self, bodies: Sequence[bytes]) -> list[int]:
+        """The slots in which packed events are stored: unused ones of their sizes first, then new ones."""
+        slots = self._reused(bodies)
+        fresh = [place for place in range(len(bodies)) if place not in slots]
+        (last,) = self._run("SELECT ifnull(max(number), 0) FROM slots").fetchall()[0]
+        slots |= {place: number for number, place in enumerate(fresh, start=last + 1)}
+        self._run_all("INSERT INTO slots VALUES (?, ?)", ((slots[place], bodies[place]) for place in fresh))
+        return [slots[place] for place in range(len(bodies))]
+
+    def _reused(self, bodies: Sequence[bytes]) -> dict[int, int]:
+        """Overwrite unused slots: by the place of a body, its slot."""
+        reused: dict[int, int] = {}
+        if not self._run("SELECT 1 FROM unused LIMIT 1").fetchall():
+            return reused
+        by_size: dict[int, list[int]] = {}
+        for place, body in enumerate(bodies):
+            by_size.setdefault(len(body), []).append(place)
+        for size, places in by_size.items():
+            unused = self._run("SELECT slot FROM unused WHERE size = ? LIMIT ?", (size, len(places))).fetchall()
+            for place, (slot,) in zip(places, unused, strict=False):
+                self._run("DELETE FROM unused WHERE size = ? AND slot = ?", (size, slot))
+                self._overwrite(slot, bodies[place])
+                reused[place] = slot
+        return reused
+
+    def index(self, rows: Iterable[tuple[int, float, int, int]]) -> None:
+        """Write user, time, slot and mark of events."""
+        self._run_all("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+
+    def has_any(self, number: int, marks: Sequence[int]) -> bool:
+        """Whether a user may have one of these events."""
+        known = self._run("SELECT mark FROM events WHERE user = ?", (number,)).fetchall()
+        return not {mark for (mark,) in known}.isdisjoint(marks)
+
     def wiped(self, version: int) -> None:
         """Nothing that was deleted up to a version is left in the log."""
         if self.latest.unwiped == version:
@@ -344,7 +412,10 @@ class Slots:
         return rows
 
     def _event(self, slot: int) -> Event:
-        return unpacked(_one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes))[1]
+        return unpacked(self._body(slot))[1]
+
+    def _body(self, slot: int) -> bytes:
+        return _one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes)
 
     def _profile_slot(self, number: int) -> int | None:
         found = self._run("SELECT slot FROM profiles WHERE user = ?", (number,)).fetchall()
@@ -355,8 +426,7 @@ class Slots:
         slot = self._profile_slot(number)
         if slot is None:
             return None, {}
-        body = _one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes)
-        owner, fields = unpacked_profile(body)
+        owner, fields = unpacked_profile(self._body(slot))
         if owner != user:
             raise DamagedError("a profile belongs to another user")
         return slot, fields
