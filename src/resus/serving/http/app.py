@@ -55,6 +55,7 @@ from resus.serving.messages import (
     UserAnswer,
     UserHistory,
 )
+from resus.serving.messages.mistakes import sentence_of
 from resus.serving.store import EventStore, check_store
 from resus.version import __version__
 
@@ -368,7 +369,7 @@ def _add_refusals(app: FastAPI) -> None:
             return _refused(400, "the body is not JSON: check quotes, commas and brackets")
         if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
             return _refused(422, "send a JSON object, with the header 'content-type: application/json'")
-        return _refused(422, _sentence(first))
+        return _refused(422, sentence_of({**first, "loc": first["loc"][1:]}))
 
     @app.exception_handler(StarletteHTTPException)
     async def not_served(request: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -405,12 +406,3 @@ def _not_loaded(folder: Path, error: Exception) -> ArtifactError:
 def _refused(status: int, sentence: str, headers: Any = None) -> JSONResponse:
     printable = sentence.encode("utf-8", "replace").decode()
     return JSONResponse(Refusal(error=printable).model_dump(), status, headers)
-
-
-def _sentence(finding: Any) -> str:
-    """Where the mistake is, by the names in the request, and what is wrong."""
-    path = [*finding["loc"][1:], finding.get("ctx", {}).get("field")]
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path if step is not None)
-    place = "".join(steps).removeprefix(".")
-    message = str(finding["msg"]).removeprefix("Value error, ")
-    return f"{place[:MAX_ID] or 'the request'}: {message[:1].lower()}{message[1:]}"
