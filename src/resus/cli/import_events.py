@@ -27,10 +27,9 @@ def command(
 ) -> None:
     """Store the events of a table, as the service would have stored them one by one.
 
-    Every row is checked first, as POST /v1/events checks it, and nothing is stored if one is wrong. An event counts once,
-    by its id, however often it is imported. A service may use the store meanwhile; its next answers count the new events.
-
-    After a kill, the same command goes on where it was.
+    Every row is checked first, as POST /v1/events checks it, and nothing is stored if one is wrong. An event counts
+    once, by its id, however often it is imported. A service may use the store meanwhile; its next answers count the new
+    events. After a kill, the same command goes on where it was.
     """
     from resus.cli.console import interruptible, progress_bars, say, warn
     from resus.extras import need
@@ -47,9 +46,9 @@ def command(
         warn(f"skipped: {sentence}")
     if found.skipped:
         warn(f"skipped {found.skipped:,} of {found.rows:,} rows")
-    stored = found.rows - found.skipped
+    events = found.events
     say(
-        f"{stored:,} events of {found.users:,} users: {found.added:,} added, {found.known:,} known, "
-        f"{found.corrected:,} corrected, {found.too_old:,} beyond the latest {remember} of their user; "
-        f"{stored / max(found.seconds, 1e-9):,.0f} events/s"
+        f"{found.handled:,} events of {found.users:,} users: {events['added']:,} added, {events['known']:,} known, "
+        f"{events['corrected']:,} corrected, {events['too old']:,} older than the latest {remember} of their user; "
+        f"{found.handled / max(found.seconds, 1e-9):,.0f} events/s"
     )

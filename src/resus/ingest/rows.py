@@ -81,7 +81,7 @@ class Rows:
         if schema.time is None:
             what = "the schema of the run names no column of times, which every event needs"
             refuse([Problem(block.where, None, None, what, "prepare and train with 'time: COLUMN' in the schema")])
-        if block.frame[schema.time].dtype in (pl.Time, pl.Duration):
+        if block.frame[str(schema.time)].dtype in (pl.Time, pl.Duration):
             fix = "give dates with a time of day, or seconds since 1970"
             refuse([Problem(block.where, None, schema.time, "these are no moments but times of day or durations", fix)])
         refuse(nested_columns(block.frame, schema, block.where))

@@ -227,8 +227,8 @@ redis.call('HSET', 'resus:users', unpack(values))
 return 1
 """
 )
-# takes up to ARGV[2] events before a time off the users that follow, and the profile with the last event; returns how many
-# users need no further call, how many are gone, and the user and the slot of each event
+# takes up to ARGV[2] events before a time off the users that follow, and the profile with the last event; returns how
+# many users need no further call, how many are gone, and the user and the slot of each event
 EXPIRE = (
     COMMON
     + """
