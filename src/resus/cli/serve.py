@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +31,10 @@ def command(
     remember: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of events to keep per user; older events are dropped.")
     ] = 200,
+    forget_after: Annotated[
+        str | None,
+        typer.Option(help="Delete events that are older, such as 90d, 12h or 30m. [default: keep them]"),
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of the log: text, or one JSON object each.")
     ] = LogFormat.TEXT,
@@ -53,6 +58,7 @@ def command(
 
     from resus.cli.console import say
     from resus.errors import ConfigError
+    from resus.serving.expiry import expiring, seconds_in
     from resus.serving.http.guard import Access, read_token
     from resus.serving.http.log_settings import LogSettings, json_line
 
@@ -60,6 +66,8 @@ def command(
     logs = LogSettings(as_json=log_format is LogFormat.JSON, access=access_log, ids=log_ids)
     if logs.ids and not logs.access:
         raise ConfigError("--log-ids is about the lines of the access log: add --access-log, or leave it out")
+
+    age = None if forget_after is None else seconds_in(forget_after)
 
     def tell(sentence: str) -> None:
         say(json_line("INFO", {"message": sentence}) if logs.as_json else sentence)
@@ -70,12 +78,16 @@ def command(
 
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)
-    open_store(place, capacity=remember).close()
+    with closing(open_store(place, capacity=remember)) as opened:
+        if forget_after is not None:
+            expiring(opened)
     listener = listen(host, port)
-    worker = Worker(run, place, access, loaded.meaning, remember, logs)
+    worker = Worker(run, place, access, loaded.meaning, remember, logs, age)
     named = f"[{host}]" if ":" in host else host
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
     tell(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
+    if forget_after is not None:
+        tell(f"events older than {forget_after} are deleted, and users who have no others")
     if not loaded.catalogue_size:
         tell(f"{run} has no catalogue, so the service knows only the ids of items: serve an export ('resus export')")
     if loaded.score:

@@ -22,6 +22,7 @@ from resus.artifact import FACTS
 from resus.errors import ArtifactError, DataError, ResusError, StorageError
 from resus.files import sha256_of
 from resus.serving.engine import Engine
+from resus.serving.expiry import Expiry
 from resus.serving.http.access_log import AccessLog
 from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Guard, kind_and_place
 from resus.serving.http.hot import HotRoute
@@ -174,9 +175,16 @@ def build_app(
     *,
     announce: Callable[[], None] = lambda: None,
     logs: LogSettings = LogSettings(),  # noqa: B008  # frozen
+    forget_after: float | None = None,
 ) -> FastAPI:
-    """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
+    """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it.
+
+    Events older than `forget_after` seconds are deleted in the background.
+    """
     service = Service(engine, folder, announce=announce)
+    expiry = None
+    if forget_after is not None:
+        expiry = Expiry(engine.store, forget_after, count=service.metrics.count_forgotten)
     engine.follow(service.item_changes())
     access_log = AccessLog(logs) if logs.access else None
 
@@ -186,7 +194,11 @@ def build_app(
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.reload_on_signal))
         await service.reloads.run(service.catch_up)
+        if expiry is not None:
+            expiry.start()
         yield
+        if expiry is not None:
+            await service.reloads.run(expiry.stop)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await service.probing.run(engine.store.close)

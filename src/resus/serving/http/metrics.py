@@ -44,6 +44,17 @@ class Metrics:
             "resus_unknown_fields", "Fields in requests that the model does not have", registry=self._registry
         )
 
+        self.forgotten_events = Counter(
+            "resus_forgotten_events", "Events deleted because they were too old", registry=self._registry
+        )
+        self.forgotten_users = Counter(
+            "resus_forgotten_users", "Users deleted with the last of their events", registry=self._registry
+        )
+
+    def count_forgotten(self, events: int, users: int) -> None:
+        self.forgotten_events.inc(events)
+        self.forgotten_users.inc(users)
+
     def count_unknown(self, values: Mapping[str, int], names: int) -> None:
         """Labels are fields of the model; names that clients make up are only counted."""
         for name, count in values.items():

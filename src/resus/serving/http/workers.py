@@ -47,6 +47,7 @@ class Worker:
     meaning: "Meaning"
     capacity: int
     logs: LogSettings
+    forget_after: float | None = None  # seconds
 
     def __call__(self) -> FastAPI:
         """uvicorn calls this in a new process, where an error can only be logged."""
@@ -68,7 +69,9 @@ class Worker:
         loaded = LoadedModel.load(self.run)
         loaded.check_meaning(self.meaning)  # a worker that replaces another accepts what a reload would accept
         engine = Engine(loaded, open_store(self.store, capacity=self.capacity), capacity=self.capacity)
-        return build_app(engine, self.run, self.access, announce=announce, logs=self.logs)
+        return build_app(
+            engine, self.run, self.access, announce=announce, logs=self.logs, forget_after=self.forget_after
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:
