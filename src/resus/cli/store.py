@@ -52,8 +52,8 @@ def forget(
 ) -> None:
     """Delete events that are older than a time, and users who then have none, once and at full speed.
 
-    A service may use the store meanwhile; its next answers know nothing of the events. To delete continuously, serve with
-    --forget-after.
+    A service may use the store meanwhile; its next answers know nothing of the events. To delete continuously, serve
+    with --forget-after.
     """
     import time
     from contextlib import closing
@@ -61,11 +61,11 @@ def forget(
     from resus.cli.console import interruptible, say
     from resus.errors import ConfigError
     from resus.serving.expiry import expiring, seconds_in
-    from resus.serving.store import open_store
+    from resus.serving.store import is_address, open_store
     from resus.serving.store.checking import EVERYTHING
 
     before = time.time() - seconds_in(after)
-    if ":" not in store and not Path(store).is_file():
+    if not is_address(store) and not Path(store.removeprefix("sqlite:")).is_file():
         raise ConfigError(f"{store} is not a file: name the SQLite file of a store, or the address of a Redis")
     events = users = 0
     with closing(open_store(store, capacity=EVERYTHING)) as opened, interruptible("the same command continues"):

@@ -18,7 +18,7 @@ from resus.serving.messages.mistakes import sentence_of
 
 WAIT_SECONDS = 1.0  # for messages
 AGAIN_SECONDS = 5.0  # at most, between two tries while the store or the stream is out of order
-TOLD_SECONDS = 30.0  # between two lines about the work, and between two about the same trouble
+TOLD_SECONDS = 30.0  # between two lines about the work, and two about trouble of a kind
 
 Tell = Callable[[str], None]
 
@@ -33,7 +33,7 @@ class Consumer:
     counts: Counter[str] = field(default_factory=Counter)
     _began: float = field(default_factory=time.monotonic)
     _told: float = field(default_factory=time.monotonic)
-    _told_of_trouble: float = -TOLD_SECONDS
+    _complain_at: dict[str, float] = field(default_factory=dict)
 
     def run(self, stopping: threading.Event) -> None:
         """Until `stopping` is set; what was read by then is still stored and acknowledged, if the store works."""
@@ -51,7 +51,7 @@ class Consumer:
                 pause = 0.0
             except StorageError as error:
                 pause = min(2 * pause + 0.1, AGAIN_SECONDS)
-                self._tell_trouble(error)
+                self._complain("waiting", f"{error}; trying again")
                 stopping.wait(pause)
             self._tell_progress()
 
@@ -73,7 +73,7 @@ class Consumer:
         self.counts.update(added)
         self.counts.update({"refused": len(bad), "messages": len(entries)})
         for place, reason in sorted(bad.items()):
-            self._tell_refused(entries[place], reason)
+            self._complain("refused", f"{entries[place].place} is refused: {reason}")
         return [Refused(entries[place], reason) for place, reason in sorted(bad.items())]
 
     def _observe(self, events: dict[int, PostedEvent], bad: dict[int, str]) -> list[str]:
@@ -89,15 +89,11 @@ class Consumer:
             return self._observe({place: event for place, event in events.items() if place not in found}, bad)
         return [result.status for result in answer.results]
 
-    def _tell_refused(self, entry: Entry, reason: str) -> None:
-        if self.counts["refused"] <= 5 or time.monotonic() - self._told_of_trouble > TOLD_SECONDS:
-            self._told_of_trouble = time.monotonic()
-            self.tell(f"{entry.place} is refused: {reason}")
-
-    def _tell_trouble(self, error: StorageError) -> None:
-        if time.monotonic() - self._told_of_trouble > TOLD_SECONDS:
-            self._told_of_trouble = time.monotonic()
-            self.tell(f"{error}; trying again")
+    def _complain(self, kind: str, sentence: str) -> None:
+        """Tell about trouble of each kind now and then."""
+        if time.monotonic() >= self._complain_at.get(kind, 0.0):
+            self._complain_at[kind] = time.monotonic() + TOLD_SECONDS
+            self.tell(sentence)
 
     def _tell_progress(self) -> None:
         now = time.monotonic()

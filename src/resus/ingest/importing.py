@@ -1,6 +1,5 @@
 """A whole table of events into a store: first every row is checked, then all are stored; a killed import resumes."""
 
-import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,7 @@ from resus.progress import Progress, silent
 from resus.serving.engine import Engine
 from resus.serving.items import ItemChanges
 from resus.serving.loaded import LoadedModel
-from resus.serving.store import EventStatus, add_bulk, open_store
+from resus.serving.store import EventStatus, add_bulk, is_address, open_store
 from resus.version import __version__
 
 CLAIM, LOCK = "claim.json", "lock"
@@ -133,9 +132,9 @@ def _claimed(place: str, of: dict[str, Any]) -> Iterator[tuple[Path, _Claim]]:
 
 def _folder_beside(place: str) -> Path:
     """Beside a SQLite file; for a store elsewhere, in the current folder, by the hash of its address."""
-    path = Path(place.removeprefix("sqlite:"))
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", str(path)):
+    if is_address(place):
         return Path(f".{sha256(place.encode()).hexdigest()[:12]}.import")
+    path = Path(place.removeprefix("sqlite:"))
     return path.with_name(f".{path.name}.import")
 
 

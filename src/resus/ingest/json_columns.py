@@ -13,9 +13,9 @@ _NOT_PLAIN = r"[^ !#-\[\]-~]"  # a character that JSON writes in another way
 
 
 def as_objects(columns: Mapping[str, pl.Series]) -> pl.Series:
-    """One JSON object per row, as the service writes it. A missing value is left out."""
+    """One JSON object per row, as the service writes it, of values that are JSON. A missing value is left out."""
     named = [
-        (pl.lit(f"{json.dumps(name)}:") + pl.Series(json_of(column))).alias(str(place))
+        (pl.lit(f"{json.dumps(name)}:") + pl.lit(column)).alias(str(place))
         for place, (name, column) in enumerate(columns.items())
     ]
     joined = pl.concat_str(named, separator=",", ignore_nulls=True).fill_null("")

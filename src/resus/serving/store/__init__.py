@@ -36,6 +36,7 @@ __all__ = [
     "add_bulk",
     "add_traced",
     "check_store",
+    "is_address",
     "open_store",
 ]
 
@@ -47,6 +48,12 @@ STORES: dict[str, str | Callable[..., EventStore]] = {
     "rediss": REDIS,
     "unix": REDIS,
 }
+
+
+def is_address(place: str) -> bool:
+    """Whether a store is not in a file but at a URL."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", place)
+    return scheme is not None and scheme[1].lower() != "sqlite"
 
 
 def open_store(place: str, *, capacity: int) -> EventStore:

@@ -262,23 +262,34 @@ class Slots:
                 found.append(unpacked(self._body(slot))[0])
         return found, number
 
-    def expire(self, user: str, before: float, *, limit: int) -> tuple[int, bool]:
-        """Delete up to `limit` events before a time, the oldest first; and the user, if there is no other event.
+    def expire(self, users: Sequence[str], before: float, *, limit: int) -> tuple[int, int, int]:
+        """Delete up to `limit` events of these users before a time, the oldest first; and who has no others.
 
-        The number of events, and whether the user is gone.
+        How many of the users need no further call, and the numbers of events and of users that were deleted.
         """
+        done = events = gone = 0
+        with self.directory.together():
+            for user in users:
+                deleted, is_gone = self._expire(user, before, limit - events)
+                events, gone = events + deleted, gone + is_gone
+                if events == limit and not is_gone:
+                    break
+                done += 1
+        if events:
+            self.latest = replace(self.latest, unwiped=self.next_version())
+        return done, events, gone
+
+    def _expire(self, user: str, before: float, limit: int) -> tuple[int, bool]:
         entry = self.find(user)
         if not entry:
             return 0, False
         rows = self._rows("WHERE user = ? AND time < ? ORDER BY time LIMIT ?", entry.number, before, limit)
         if rows and len(rows) == entry.events:
-            self.delete(user)
-            return len(rows), True
+            return len(rows), self.delete(user)
         for row in rows:
             self._remove(entry.number, row)
         if rows:
             self.change(entry, entry.events - len(rows))
-            self.latest = replace(self.latest, unwiped=self.next_version())
         return len(rows), False
 
     def place(self, bodies: Sequence[bytes]) -> list[int]:

@@ -159,23 +159,15 @@ class SqliteStore:
     def expire(self, before: float, cursor: str = "") -> Expired:
         found, at = self._read(lambda: self._read_slots.oldest(int(cursor or 0), before, look=LOOKED_AT))
         events = users = 0
-        for user in found:
-            deleted, is_gone = self._expire(user, before)
-            events, users = events + deleted, users + is_gone
+        while found:
+            done, deleted, gone = self._reserve.spend(functools.partial(self._expire, found, before), _is_out_of_space)
+            found, events, users = found[done:], events + deleted, users + gone
         if not at:
             self._wipe()
         return Expired(events, users, str(at or ""))
 
-    def _expire(self, user: str, before: float) -> tuple[int, bool]:
-        """Delete the old events of a user, a few in a transaction."""
-        events, is_gone, last = 0, False, EXPIRED
-        while last == EXPIRED and not is_gone:
-            last, is_gone = self._reserve.spend(
-                lambda: self._write(lambda: self._write_slots.expire(user, before, limit=EXPIRED), {user}),
-                _is_out_of_space,
-            )
-            events += last
-        return events, is_gone
+    def _expire(self, users: Sequence[str], before: float) -> tuple[int, int, int]:
+        return self._write(lambda: self._write_slots.expire(users, before, limit=EXPIRED), users)
 
     def is_turn_to_expire(self) -> bool:
         """As long as this process has the store open: the system takes the turn from a process that is killed."""
