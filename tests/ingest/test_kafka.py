@@ -37,8 +37,10 @@ def test_events_of_a_topic_are_stored_once(brokers: tuple[str, Any], engine: Eng
             producer.produce(TOPIC, value=body)
         assert producer.flush(10) == 0
 
+    topic = f"kafka://{servers}?topic={TOPIC}&session.timeout.ms=1000"  # a group waits so long for who has left
+
     def run(count: int, name: str) -> Consumer:
-        source = open_source(f"kafka://{servers}?topic={TOPIC}", group="resus", consumer=name)
+        source = open_source(topic, group="resus", consumer=name)
         consumer, stopping = Consumer(source, engine, print), threading.Event()
         thread = threading.Thread(target=consumer.run, args=[stopping])
         thread.start()
@@ -56,7 +58,9 @@ def test_events_of_a_topic_are_stored_once(brokers: tuple[str, Any], engine: Eng
     send(event(1), "no event", event(2))
     first = run(3, "first")
     assert (first.counts["added"], first.counts["refused"]) == (2, 1)
-    unacknowledged = open_source(f"kafka://{servers}?topic={TOPIC}", group="resus", consumer="gone")
+    unacknowledged = open_source(
+        f"kafka://{servers}?topic={TOPIC}&session.timeout.ms=1000", group="resus", consumer="gone"
+    )
     send(event(3))
     read: list[Any] = []
     wait_until(lambda: read.extend(unacknowledged.read(10, 1.0)) or read, "a message")
