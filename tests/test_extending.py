@@ -149,13 +149,11 @@ def test_a_source(workplace: Path, tmp_path: Path) -> None:
     STORES["memory"] = MemoryStore
     engine = Engine(LoadedModel.load(workplace / "run"), open_store("memory:here", capacity=9))
     for number in range(2):
+        event = PostedEvent(id=f"e{number}", user="ada", time=number, label=1, item="7")
         with (tmp_path / "events.jsonl").open("a") as file:
-            file.write(
-                PostedEvent(id=f"e{number}", user="ada", time=number, label=1, item="7").model_dump_json() + "\n"
-            )
-        stopping = threading.Event()
+            file.write(event.model_dump_json() + "\n")
         source = open_source(f"lines:?path={tmp_path / 'events.jsonl'}", group="resus", consumer="one")
-        consumer = Consumer(source, engine, lambda _: stopping.set())
+        consumer, stopping = Consumer(source, engine, print), threading.Event()
         thread = threading.Thread(target=consumer.run, args=[stopping])
         thread.start()
         while not consumer.counts["messages"]:

@@ -92,7 +92,8 @@ def test_what_is_no_event_is_put_aside_and_blocks_nothing(
     consumer, said = consumer_of(server, engine)
     run_until(consumer, lambda: is_done(stream))
     assert ids(engine) == [f"e{10 + place}" for place in range(len(MISTAKES))]
-    aside = [fields for _, fields in stream.xrange(f"{STREAM}:dead")]
+    found: Any = stream.xrange(f"{STREAM}:dead")
+    aside = [fields for _, fields in found]
     assert [fields[b"event"].decode() for fields in aside] == [*MISTAKES, ""]
     for fields, reason in zip(aside, [*MISTAKES.values(), "it has no field 'event'"], strict=True):
         assert reason in fields[b"reason"].decode()
