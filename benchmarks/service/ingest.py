@@ -57,11 +57,25 @@ def main() -> None:
             figures.note("posted", _posted(run, table, folder, seconds=2 if options.quick else 20))
             figures.note("sqlite", _imported(run, table, str(folder / "imported.sqlite"), folder, events))
             with durable_redis(str(folder.absolute())) as (url, _):
+                _wait_for(url)
                 figures.note("redis", _imported(run, table, url, folder, events))
         if options.only != "import":
             (folder / "kills").mkdir()
             with durable_redis(str((folder / "kills").absolute())) as (url, _):
+                _wait_for(url)
                 figures.note("killed consumers", _killed(run, url, folder / "consumed.sqlite", kills))
+
+
+def _wait_for(url: str) -> None:
+    """Until a Redis that was just started answers."""
+    with redis.Redis.from_url(url) as client:
+        for _ in range(200):
+            try:
+                client.ping()
+                return
+            except redis.ConnectionError:
+                time.sleep(0.05)
+        sys.exit("the Redis did not start")
 
 
 def _model() -> Path:

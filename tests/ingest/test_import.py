@@ -192,7 +192,7 @@ def test_a_killed_import_ends_with_the_same_store(exported: Path, tmp_path: Path
     import_events(exported, tmp_path / "events.parquet", str(tmp_path / "truth"), capacity=200)
     place, chance, kills = tmp_path / "killed", random.Random(3), 0
     script = (
-        "import resus.ingest.sorted_parts as p; p.PART_BYTES = 1 << 15; p.BULK_EVENTS = 500; "
+        "import resus.ingest.sorted_parts as p; p.PART_ROWS = 2000; p.BULK_EVENTS = 500; "
         "from resus.cli.main import main; main()"
     )
     words = [COMMAND[0], "-c", script, "import", str(exported), str(tmp_path / "events.parquet"), "--store", str(place)]
@@ -244,5 +244,5 @@ def test_a_part_of_another_table_is_not_gone_on_with(exported: Path, tmp_path: P
             import_events(exported, tmp_path / "events.csv", place, capacity=CAPACITY)
     assert (tmp_path / ".store.import" / "claim.json").is_file()
     table(10).write_csv(tmp_path / "events.csv")
-    assert import_events(exported, tmp_path / "events.csv", place, capacity=CAPACITY).rows == 10
+    assert import_events(exported, tmp_path / "events.csv", place, capacity=CAPACITY).rows == 15
     assert not (tmp_path / ".store.import").exists()

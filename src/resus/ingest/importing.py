@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
@@ -14,18 +15,18 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from resus.artifact import Artifact
 from resus.checked_folder import CheckedFolder
 from resus.data.problems import Findings, Problem, refuse
-from resus.data.readers.files import estimated_bytes, find_parts
+from resus.data.readers.files import find_parts
 from resus.data.schema import TableSchema
 from resus.data.stream.blocks import blocks_of_parts
 from resus.errors import ArtifactError, DataError
 from resus.files import locked, read_json, storage_errors, write_json
 from resus.ingest.rows import Refusal, Rows
-from resus.ingest.sorted_parts import Part, PartWriter, part_of
+from resus.ingest.sorted_parts import Part, PartWriter, about_rows, part_of
 from resus.progress import Progress, silent
 from resus.serving.engine import Engine
 from resus.serving.items import ItemChanges
 from resus.serving.loaded import LoadedModel
-from resus.serving.store import EventStatus, add_bulk, is_address, open_store
+from resus.serving.store import EventStatus, add_bulk, bulk_order, is_address, open_store
 from resus.version import __version__
 
 CLAIM, LOCK = "claim.json", "lock"
@@ -162,7 +163,7 @@ class _Work:
         began, findings, found = time.monotonic(), Findings(), claim.so_far
         more = [self.rows.id_column] if self.rows.id_column else []
         blocks = blocks_of_parts(self.files, self.rows.schema, findings, block_bytes=BLOCK_BYTES, more=more)
-        with storage_errors(folder), PartWriter(folder, estimated_bytes(self.files)) as writer:
+        with storage_errors(folder), PartWriter(folder, about_rows(self.files)) as writer:
             for block in blocks:
                 events, refusals = self.rows.read(block)
                 if refusals and not skip_bad:
@@ -184,7 +185,8 @@ class _Work:
         self.progress("storing", found.handled, total, "events")
         for number in range(found.done, found.parts):
             began = time.monotonic()
-            part = Part(part_of(folder, number), capacity=capacity)
+            order = partial(bulk_order, self.engine.store)
+            part = Part(part_of(folder, number), capacity=capacity, order=order)
             found.count("known", part.repeated)
             found.count("too old", part.too_old)
             found.users += part.users

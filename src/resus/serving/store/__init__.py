@@ -20,6 +20,7 @@ from resus.serving.store.protocol import (
     UserRecord,
     add_bulk,
     add_traced,
+    bulk_order,
     check_store,
 )
 
@@ -35,6 +36,7 @@ __all__ = [
     "UserRecord",
     "add_bulk",
     "add_traced",
+    "bulk_order",
     "check_store",
     "is_address",
     "open_store",

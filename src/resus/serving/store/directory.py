@@ -52,7 +52,7 @@ class Directory:
             self._held = None
 
     def find(self, hashed: bytes) -> Entry | None:
-        bucket = _bucket(hashed)
+        bucket = bucket_of(hashed)
         while (entries := self._entries(bucket)) is not None:
             at = entries.find(hashed)
             if at >= 0 and at % _ENTRY.size == 0:
@@ -61,7 +61,7 @@ class Directory:
         return None
 
     def enter(self, hashed: bytes, number: int, *, events: int, version: int) -> None:
-        bucket, entry = _bucket(hashed), _ENTRY.pack(hashed, number, events, version)
+        bucket, entry = bucket_of(hashed), _ENTRY.pack(hashed, number, events, version)
         while (entries := self._entries(bucket)) is not None:
             at = _free_place(entries)
             if at >= 0:
@@ -122,7 +122,8 @@ def _free_place(entries: bytes) -> int:
     return -1
 
 
-def _bucket(hashed: bytes) -> int:
+def bucket_of(hashed: bytes) -> int:
+    """The row of the directory in which a user is looked for first."""
     return int.from_bytes(hashed[:4], "little") % _BUCKETS
 
 

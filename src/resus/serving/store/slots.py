@@ -366,12 +366,12 @@ class Slots:
     def marks(self, number: int, event_ids: Sequence[str]) -> list[int]:
         """The hashes of ids of events, which differ from user to user."""
         empty = blake2b(key=self._key, salt=number.to_bytes(8, "little"), digest_size=4)
-        marks = []
+        digests = []
         for event_id in event_ids:
             hashed = empty.copy()
             hashed.update(event_id.encode())
-            marks.append(int.from_bytes(hashed.digest(), "little"))
-        return marks
+            digests.append(hashed.digest())
+        return list(struct.unpack(f"<{len(digests)}I", b"".join(digests)))
 
     def _known(self, number: int, mark: int, event_id: str) -> tuple[_Row, Event] | None:
         for row in self._rows("WHERE user = ? AND mark = ?", number, mark):
