@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from resus.cli.side_tables import ItemsTable, UsersTable
+
 if TYPE_CHECKING:
     from resus.scoring.scorer import Scorer
     from resus.scoring.stream import Scored
@@ -40,14 +42,8 @@ def command(
         Path | None,
         typer.Option(help="Your model file, if the log was prepared with one: scores tables that lack its column."),
     ] = None,
-    users: Annotated[
-        Path | None,
-        typer.Option(help="Table of users that replaces the one of the schema: CSV, TSV or Parquet."),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(help="Table of items that replaces the one of the schema: CSV, TSV or Parquet."),
-    ] = None,
+    users: UsersTable = None,
+    items: ItemsTable = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Add the columns causes and because, which say why. Reads whole tables.")
     ] = False,

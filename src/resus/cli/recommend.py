@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from resus.cli.side_tables import ItemsTable, UsersTable
+
 
 def command(
     run: Annotated[Path, typer.Argument(help="A run folder.")],
@@ -22,14 +24,8 @@ def command(
     ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also recommend items of the support.")] = False,
     data: Annotated[str | None, typer.Option(help="Folder of the prepared log, if it moved after training.")] = None,
-    users: Annotated[
-        Path | None,
-        typer.Option(help="Table of users that replaces the one of the schema: CSV, TSV or Parquet."),
-    ] = None,
-    items: Annotated[
-        Path | None,
-        typer.Option(help="Table of items that replaces the one of the schema: CSV, TSV or Parquet."),
-    ] = None,
+    users: UsersTable = None,
+    items: ItemsTable = None,
     out: Annotated[
         Path | None,
         typer.Option(help="File for the recommendations: .csv, .tsv or .parquet. [default: print them as CSV]"),
