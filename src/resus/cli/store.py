@@ -74,4 +74,4 @@ def forget(
         while step.cursor:
             step = expiring(opened).expire(before, step.cursor)
             events, users = events + step.events, users + step.users
-    say(f"deleted {events:,} events older than {after}, and {users:,} users who have no others")
+    say(f"events older than {after} that were deleted: {events:,}; users deleted with their last event: {users:,}")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from resus.artifact import Artifact
 from resus.checked_folder import CheckedFolder
 from resus.data.problems import Findings, Problem, refuse
-from resus.data.readers.files import find_parts
+from resus.data.readers.files import find_parts, unusable_file
 from resus.data.schema import TableSchema
 from resus.data.stream.blocks import blocks_of_parts
 from resus.errors import ArtifactError, DataError
@@ -98,6 +98,7 @@ def import_events(
     schema, parts = schema_of(run), find_parts(table)
     refuse([parts] if isinstance(parts, Problem) else [])
     assert not isinstance(parts, Problem)
+    refuse([problem for part in parts if (problem := unusable_file(part)) is not None])  # before there is a store
     engine = open_engine(run, place, capacity=capacity)
     work = _Work(engine, Rows(schema, engine, id_column), parts, progress)
     asked = {"id": id_column, "skip_bad": skip_bad, "remember": capacity}

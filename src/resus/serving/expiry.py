@@ -13,6 +13,7 @@ from resus.serving.store.protocol import TURN_SECONDS
 UNITS = {"m": 60, "h": 3600, "d": 86_400}
 LEAST_REST = 0.02  # seconds between two steps
 SHARE = 0.1  # of the time that steps may take
+STOP_SECONDS = 5.0
 BETWEEN = 600.0  # seconds at most from one pass over all users to the next
 PASSES = 20  # over all users at least, in the time after which events are deleted
 
@@ -47,9 +48,9 @@ class Expiry:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns once no step is under way."""
+        """Returns once no step is under way, or after a while."""
         self._stopping.set()
-        self._thread.join()
+        self._thread.join(STOP_SECONDS)
 
     def run_pass(self) -> bool:
         """One pass over all users. False if another process has the turn, or if it is stopped."""
@@ -63,7 +64,7 @@ class Expiry:
             events, users, cursor = events + step.events, users + step.users, step.cursor
             if not cursor:
                 if events:
-                    log.info("deleted %d events that are too old, and %d users who have no others", events, users)
+                    log.info("deleted old events: %d; users deleted with their last event: %d", events, users)
                 return True
             took = time.monotonic() - began
             self._stopping.wait(max(LEAST_REST, took * (1 - SHARE) / SHARE))
