@@ -28,6 +28,7 @@ from resus.serving.items import ItemChanges
 from resus.serving.loaded import LoadedModel
 from resus.serving.store import EventStatus, add_bulk, bulk_order, is_address, open_store
 from resus.version import __version__
+from resus.wording import option
 
 CLAIM, LOCK = "claim.json", "lock"
 SHOWN = 5  # rows that are skipped and named
@@ -168,7 +169,9 @@ class _Work:
             for block in blocks:
                 events, refusals = self.rows.read(block)
                 if refusals and not skip_bad:
-                    raise DataError(f"{_sentence(refusals[0])}; correct it, or skip such rows with --skip-bad")
+                    raise DataError(
+                        f"{_sentence(refusals[0])}; correct it, or skip such rows with {option('skip_bad')}"
+                    )
                 found.first_skipped += map(_sentence, refusals[: SHOWN - len(found.first_skipped)])
                 found.skipped += len(refusals)
                 found.rows += block.frame.height

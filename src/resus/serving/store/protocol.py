@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from resus.errors import DataError
 from resus.serving.limits import MAX_EVENTS
 
-TURN_SECONDS = 30.0
+TURN_SECONDS = 30.0  # that a process may be silent before another one deletes old events
 EventStatus = Literal["added", "known", "corrected", "too old"]
 
 

@@ -292,14 +292,17 @@ class Slots:
             self.change(entry, entry.events - len(rows))
         return len(rows), False
 
-    def place(self, bodies: Sequence[bytes]) -> list[int]:
+    def place(self, bodies: Sequence[bytes]) -> Sequence[int]:
         """The slots in which packed events are stored: unused ones of their sizes first, then new ones."""
-        slots = self._reused(bodies)
-        fresh = [place for place in range(len(bodies)) if place not in slots]
+        reused = self._reused(bodies)
         (last,) = self._run("SELECT ifnull(max(number), 0) FROM slots").fetchall()[0]
-        slots |= {place: number for number, place in enumerate(fresh, start=last + 1)}
-        self._run_all("INSERT INTO slots VALUES (?, ?)", ((slots[place], bodies[place]) for place in fresh))
-        return [slots[place] for place in range(len(bodies))]
+        fresh = range(last + 1, last + 1 + len(bodies) - len(reused))
+        new = [body for place, body in enumerate(bodies) if place not in reused] if reused else bodies
+        self._run_all("INSERT INTO slots VALUES (?, ?)", zip(fresh, new, strict=True))
+        if not reused:
+            return fresh
+        numbers = iter(fresh)
+        return [reused[place] if place in reused else next(numbers) for place in range(len(bodies))]
 
     def _reused(self, bodies: Sequence[bytes]) -> dict[int, int]:
         """Overwrite unused slots: by the place of a body, its slot."""
