@@ -196,9 +196,12 @@ def _replayed(name: str, service: Served, folder: str, lines: Sequence[Line], se
     taken = [line.split() for line in answered.read_text().splitlines()]
     if {status for *_, status in taken} != {"200"}:
         raise SystemExit(f"{name}: not all answers were 200")
-    predictions = [int(microseconds) / 1e6 for kind, _, microseconds, _ in taken if kind == "predict"]
-    cuts = statistics.quantiles(predictions, n=100)
-    return {f"{name}_p50": cuts[49], f"{name}_p99": cuts[98], f"{name}_per_second": len(taken) / seconds}
+    times = defaultdict(list)
+    for kind, _, microseconds, _ in taken:
+        times[kind].append(int(microseconds) / 1e6)
+    cuts = statistics.quantiles(times.pop("predict"), n=100)
+    others = {f"{name}_{kind}_p50": statistics.median(seen) for kind, seen in times.items()}
+    return {f"{name}_p50": cuts[49], f"{name}_p99": cuts[98], **others, f"{name}_per_second": len(taken) / seconds}
 
 
 def _first_number() -> int:

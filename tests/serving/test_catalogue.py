@@ -274,7 +274,7 @@ def test_search_finds_ids_and_titles_the_most_frequent_first() -> None:
 def test_histories_are_those_of_test_users_in_the_log(kind: str, tmp_path: Path) -> None:
     found = histories_of(log(kind), split(kind).test, catalogue(kind), seed=1)
     write_histories(tmp_path, found)
-    assert read_histories(opened(tmp_path)) == found
+    assert list(read_histories(opened(tmp_path))) == found
     for history, user in zip(found, split(kind).test, strict=True):
         rows = log(kind).rows_of(np.array([user]))
         expected = features_of(log(kind), rows).ids.tolist()

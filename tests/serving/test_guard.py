@@ -13,7 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from resus.errors import ConfigError
 from resus.serving.http import guard
-from resus.serving.http.guard import HEADERS, MAX_IN_FLIGHT, Access, Guard, is_loopback, read_token
+from resus.serving.http.guard import HEADERS, MAX_IN_FLIGHT, Access, Gate, Guard, is_loopback, read_token
 
 TOKEN = "0123456789abcdef-secret"
 BOUND = 100
@@ -62,7 +62,7 @@ async def ask(
 def answer(access: Access, *chunks: bytes, **options: Any) -> tuple[int, bytes, dict[bytes, bytes]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(guard, "REQUEST_BYTES", BOUND)
-        return asyncio.run(ask(Guard(echo, access=access), *chunks, **options))
+        return asyncio.run(ask(Guard(echo, gate=Gate(access)), *chunks, **options))
 
 
 LOCAL = Access("127.0.0.1", None)
@@ -177,7 +177,7 @@ def test_an_address_without_a_body_takes_none() -> None:
 
 def test_too_many_requests_are_refused_until_some_are_answered() -> None:
     async def rush() -> tuple[list[int], int]:
-        guarded = Guard(echo, access=LOCAL)
+        guarded = Guard(echo, gate=Gate(LOCAL))
         answers = await asyncio.gather(*(ask(guarded, b"wait") for _ in range(MAX_IN_FLIGHT + 5)))
         return [status for status, *_ in answers], (await ask(guarded, b"again"))[0]
 

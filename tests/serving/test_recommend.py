@@ -59,7 +59,7 @@ def test_recommendations_are_the_best_predictions(
     engine: Engine, context: dict[str, Any], kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert engine.loaded.catalogue is not None
-    monkeypatch.setattr("resus.serving.shelf.TILE", 7)
+    monkeypatch.setattr("resus.serving.kept.TILE", 7)
     engine.shelf = Shelf(engine.loaded.model, engine.loaded.features, engine.loaded.catalogue, context_bytes=kept)
     items = items_of(engine)
     users: list[tuple[dict[str, Any], set[str]]] = [

@@ -11,7 +11,7 @@ from resus.model.inference.model import Scores
 from resus.serving.messages import Cause, KindOfParts, PredictAnswer, Reason, ScoredCandidate
 
 
-class _Candidate(msgspec.Struct):
+class _Candidate(msgspec.Struct, gc=False):
     """`ScoredCandidate` on the wire: the same keys in the same order."""
 
     candidate: int

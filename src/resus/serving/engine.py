@@ -15,6 +15,7 @@ from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
 from resus.model.inference.parts import Crowd, Rows, sigmoid
 from resus.serving.answers import Scored
+from resus.serving.at_once import MOST_CANDIDATES, NotAtOnceError
 from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
 from resus.serving.live.user import LiveUser
@@ -86,10 +87,12 @@ class Engine:
         self._refresh()
         return self.loaded
 
-    def _refresh(self) -> None:
+    def _refresh(self, *, at_once: bool = False) -> None:
         """Take in the changes of items that any worker has stored."""
         if self._changes is None or self.loaded.catalogue is None or not self._changes.has_news():
             return
+        if at_once:
+            raise NotAtOnceError
         with self._refreshing:
             changes = latest(self._changes.news())
             if not changes:
@@ -108,6 +111,9 @@ class Engine:
         added = add_traced(self.store, batch)
         for place, ((user, event), one) in enumerate(zip(batch, added, strict=True)):
             self.live_users.follow(user, event, rows.one(place) if are_whole else None, one, read_by=loaded)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for user in {user for user, _ in batch}:
+                self.live_users.take_in(user)
         noticed = Noticed()
         stored = [event.features for _, event in batch]
         noticed.add(self.loaded.features.count_unknown_values(stored, *rows), len(stored))
@@ -130,16 +136,21 @@ class Engine:
     def predict(self, request: PredictRequest) -> PredictAnswer:
         return self.score(request).as_message()
 
-    def score(self, request: PredictRequest) -> Scored:
-        """The scores of a request's candidates, from which its answer is made."""
-        self._refresh()
+    def score(self, request: PredictRequest, *, at_once: bool = False) -> Scored:
+        """The scores of a request's candidates, from which its answer is made.
+
+        `at_once` refuses a request that takes waiting or much work. The others ask for few items of the catalogue in a
+        context that is kept, for a user who is live or has no events.
+        """
+        if at_once and _is_long(request):
+            raise NotAtOnceError
+        self._refresh(at_once=at_once)
         noticed = Noticed()
 
         def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
-            items, (crowd, encoded) = self._encoded(request, profile, noticed)
-            return items, live.score_encoded(crowd, encoded, deviation=request.deviation, explain=request.explain)
+            return self._scored(request, live, profile, noticed, at_once=at_once)
 
-        events, (items, scores) = self._ask(request, scored)
+        events, (items, scores) = self._ask(request, scored, at_once=at_once)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
@@ -280,12 +291,14 @@ class Engine:
         self,
         request: PredictRequest | RecommendRequest,
         question: Callable[[LiveUser, Mapping[str, Any]], Asked],
+        *,
+        at_once: bool = False,
     ) -> tuple[tuple[Event, ...], Asked]:
         """The events of the user of a request, and the answer to a question about the user."""
         try:
             with np.errstate(over="ignore", invalid="ignore"):
                 if request.user is not None:
-                    return self.live_users.ask(request.user, question)
+                    return self.live_users.ask(request.user, question, at_once=at_once)
                 events = self._inline_events(request.events or [])
                 return events, question(self.loaded.live_user(self.capacity, events), NO_PROFILE)
         except np.linalg.LinAlgError:
@@ -311,21 +324,25 @@ class Engine:
         shelf = self.shelf
         return None if shelf is None else shelf.encode_event(described(event.features, profile), self.loaded.item)
 
-    def _encoded(
-        self, request: PredictRequest, profile: Mapping[str, Any], noticed: Noticed
-    ) -> tuple[Sequence[str | None], Crowd]:
-        """The ids of the candidates, and the candidates of a user with a profile as the model encodes them."""
+    def _scored(
+        self, request: PredictRequest, live: LiveUser, profile: Mapping[str, Any], noticed: Noticed, *, at_once: bool
+    ) -> tuple[Sequence[str | None], Scores]:
+        """The ids of the candidates, and their scores for a live user with a profile."""
         loaded, shelf = self.loaded, self.shelf
         context = loaded.with_item(request.context)
+        deviation, explain = request.deviation, request.explain
         if request.items is not None and shelf is not None and shelf.knows(context):
             places, names = shelf.places(request.items)
-            kept = shelf.context(described(context, profile))
+            kept = shelf.context(described(context, profile), at_once=at_once)
             strangers = int((places == len(shelf)).sum())
             noticed.add({loaded.item: strangers} if strangers else {}, len(places))
             noticed.add(kept.unknown, 1)
             noticed.add_names(context, loaded.field_names)
-            with np.errstate(over="ignore", invalid="ignore"):
-                return names, shelf.encode(places, kept)
+            if deviation or explain:
+                return names, live.score_encoded(*shelf.encode(places, kept), deviation=deviation, explain=explain)
+            return names, shelf.score(live, places, kept, at_once=at_once)
+        if at_once:
+            raise NotAtOnceError
         candidates: list[dict[str, Any]]
         if request.items is not None:
             candidates = [{**context, loaded.item: item} for item in request.items]
@@ -338,8 +355,8 @@ class Engine:
             loaded.check_scores(rows)
         except RowError as bad:
             raise DataError(_missing_score(request, bad)) from None
-        with np.errstate(over="ignore", invalid="ignore"):
-            return [loaded.item_of(row) for row in candidates], loaded.model.encode(rows)
+        ids = [loaded.item_of(row) for row in candidates]
+        return ids, live.score_encoded(*loaded.model.encode(rows), deviation=deviation, explain=explain)
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""
@@ -375,6 +392,12 @@ class Engine:
         if len(self.loaded.item_of(features) or "") > MAX_ID:
             raise DataError(f"event {event_id!r}: the id of its item has more than {MAX_ID} characters: shorten it")
         return event
+
+
+def _is_long(request: PredictRequest) -> bool:
+    """Whether it takes much work to answer a request, whatever is kept."""
+    asked = request.items
+    return asked is None or len(asked) > MOST_CANDIDATES or bool(request.events) or request.deviation or request.explain
 
 
 def _no_catalogue(loaded: LoadedModel) -> str:

@@ -3,11 +3,10 @@
 The file holds their events as the log has them, without user ids: share it only where you may share the log.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
-
-from pydantic import ValidationError
+from typing import Any
 
 from resus.arrays import Integers
 from resus.checked_folder import CheckedFolder
@@ -16,16 +15,25 @@ from resus.errors import ArtifactError
 from resus.files import write_text
 from resus.randomness import Purpose, generator
 from resus.serving.catalogue import Catalogue
-from resus.serving.messages import Message, PastEvent, UserHistory
+from resus.serving.messages import PastEvent, UserHistory
 
 TEST_USERS = "test-users.json"
+HEAD, END = '{"format":2,"users":[', "]}\n"
 MAX_HISTORIES = 200
 MAX_HISTORY_EVENTS = 200
 
 
-class HistoriesFile(Message):
-    format: Literal[2]
-    users: list[UserHistory]
+class Histories(Sequence[UserHistory]):
+    """Kept as text: as objects, they would take many times the memory."""
+
+    def __init__(self, users: Iterable[UserHistory] = ()) -> None:
+        self._texts = [user.model_dump_json(exclude_unset=True).encode() for user in users]
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def __getitem__(self, place: Any) -> Any:
+        return UserHistory.model_validate_json(self._texts[place])
 
 
 def histories_of(log: InteractionLog, users: Integers, catalogue: Catalogue, *, seed: int) -> list[UserHistory]:
@@ -54,13 +62,29 @@ def _history(log: InteractionLog, rows: Integers, catalogue: Catalogue) -> UserH
 
 def write_histories(folder: Path, histories: Sequence[UserHistory]) -> None:
     """Write one file. `write_facts` must then list it."""
-    content = HistoriesFile(format=2, users=list(histories))
-    write_text(folder / TEST_USERS, content.model_dump_json(exclude_unset=True) + "\n")
+    users = (history.model_dump_json(exclude_unset=True) for history in histories)
+    write_text(folder / TEST_USERS, HEAD + ",".join(users) + END)
 
 
-def read_histories(folder: CheckedFolder) -> list[UserHistory]:
+def read_histories(folder: CheckedFolder) -> Histories:
     try:
-        return HistoriesFile.model_validate_json(folder.read(TEST_USERS)).users
-    except ValidationError:
+        return Histories(map(UserHistory.model_validate_json, _users_in(folder.read(TEST_USERS).decode())))
+    except (ValueError, RecursionError):
         path = folder.path / TEST_USERS
         raise ArtifactError(f"{path} is not a file of test users: make it again with 'resus export'") from None
+
+
+def _users_in(content: str) -> Iterator[str]:
+    """The text of each user, one after the other: all of them as objects would take much memory."""
+    if not content.startswith(HEAD):
+        raise ValueError("it begins in another way")
+    decode, place = json.JSONDecoder().raw_decode, len(HEAD)
+    while not content.startswith(END, place):
+        if place > len(HEAD):
+            if content[place : place + 1] != ",":
+                raise ValueError("its users are not a list")
+            place += 1
+        begin, (_, place) = place, decode(content, place)
+        yield content[begin:place]
+    if place + len(END) != len(content):
+        raise ValueError("it goes on after its end")

@@ -47,7 +47,7 @@ class LoadedModel:
     sha256: str
     catalogue: Catalogue | None
     profiles: Profiles | None
-    histories: list[UserHistory]
+    histories: Sequence[UserHistory]
     results: Results | None
 
     @classmethod
@@ -63,13 +63,13 @@ class LoadedModel:
             sha256=opened.sha256,
             catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
             profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
-            histories=read_histories(opened) if TEST_USERS in opened else [],
+            histories=read_histories(opened) if TEST_USERS in opened else (),
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
         )
         loaded._check_that_it_scores(folder)
         return loaded
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.config.model_name
 
@@ -155,8 +155,12 @@ class LoadedModel:
         """The cold-start stage of a user with this many events: "new", a stage of the evaluation, or "warm"."""
         if not support:
             return "new"
-        stages = self.config.evaluation.stages.items()
-        return next((stage for stage, sizes in stages if support <= max(sizes)), "warm")
+        return next((stage for stage, largest in self._stages if support <= largest), "warm")
+
+    @cached_property
+    def _stages(self) -> list[tuple[str, int]]:
+        """Each stage with its largest number of events."""
+        return [(stage, max(sizes)) for stage, sizes in self.config.evaluation.stages.items()]
 
     def fields(self) -> list[FieldAnswer]:
         """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""

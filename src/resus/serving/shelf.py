@@ -4,10 +4,11 @@ The code of an item is kept for as long as the model is. The crowd's logits, and
 kept per context, the most recently used contexts first, up to a number of bytes.
 """
 
+import itertools
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -17,13 +18,18 @@ from resus.arrays import Floats, Integers
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import spelled
 from resus.errors import DataError
-from resus.model.inference.model import Inference, LiveSupport
+from resus.model.inference.model import Inference, LiveSupport, Scores
 from resus.model.inference.parts import AdditiveEncoder, Crowd, Rows
+from resus.serving.at_once import NotAtOnceError
 from resus.serving.catalogue import Catalogue
+from resus.serving.kept import KeptRows, tiles
+from resus.serving.live.user import LiveUser
 
 CONTEXT_BYTES = 1 << 28  # for all contexts together
+MOST_ITEMS = 1 << 14  # of a catalogue of which the scores of a live user are kept
 OBJECT_BYTES = 2048  # of the objects around the arrays of one context
-TILE = 1 << 16  # items of a whole catalogue at a time
+
+_numbers = itertools.count()  # of the shelves of this process
 
 
 class Shelf:
@@ -41,6 +47,7 @@ class Shelf:
     ) -> None:
         """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different."""
         self._model, self._features, self.catalogue = model, features, catalogue
+        self._number = next(_numbers)
         self._of_item = catalogue.field_of >= 0  # [C]
         self._situation = frozenset(field.name for field in features.fields) - frozenset(catalogue.fields)
         unknown = Rows(*features.encode_rows([{}]))
@@ -79,11 +86,13 @@ class Shelf:
         """Whether the context leaves the fields of the items to the catalogue."""
         return not any(context.get(name) is not None for name in self.catalogue.fields)
 
-    def context(self, fields: Mapping[str, Any]) -> "Context":
-        """The context of a request, by the values of its fields."""
+    def context(self, fields: Mapping[str, Any], *, at_once: bool = False) -> "Context":
+        """The context of a request, by the values of its fields; `at_once` refuses one that is not kept."""
         fields, key = self._key(fields)
         found = self._found(key)
         if found is None:
+            if at_once:
+                raise NotAtOnceError
             row = self._checked(Rows(*self._features.encode_rows([fields])))
             found = self._keep(key, row)
             found.unknown = self._features.count_unknown_values([fields], row.ids, row.weights)
@@ -105,13 +114,28 @@ class Shelf:
         key = f"{ids.tolist()} {weights.tolist()}"
         return self._found(key) or self._keep(key, row)
 
+    def score(self, live: LiveUser, places: Integers, context: "Context", *, at_once: bool = False) -> Scores:
+        """Scores of items for a live user; `at_once` refuses items that are not kept in the context.
+
+        They are kept until something changes about the user, for one context at a time.
+        """
+
+        def computed(some: Integers) -> Floats:
+            if at_once and not context.kept.holds(some):
+                raise NotAtOnceError
+            scores = live.score_encoded(*self.encode(some, context), deviation=False)
+            return np.stack([scores.basis, scores.residual], axis=1)
+
+        self._refuse_missing(places)
+        if len(self) > MOST_ITEMS:
+            both = computed(places)
+        else:
+            both = live.kept_scores((self._number, context.key), len(self) + 1).take(places, computed)
+        return Scores(both[:, 0], both[:, 1], None, None)
+
     def encode(self, places: Integers, context: "Context") -> Crowd:
         """Items in a context: the crowd's logits and the codes."""
-        if self._needed_of_items and bool((places == len(self)).any()):
-            row, name = int((places == len(self)).argmax()), self._needed_of_items[0]
-            raise DataError(
-                f"items[{row}] is not in the catalogue, and its {name!r} is missing: send a candidate with it"
-            )
+        self._refuse_missing(places)
         try:
             if self._item_codes is None:
                 both = context.kept.take(places, lambda some: self._both(context, some))
@@ -133,7 +157,7 @@ class Shelf:
         finally:
             self._account(context)
         basis, residual = (np.empty(len(self), dtype=np.float32) for _ in range(2))
-        for tile in _tiles(len(self)):
+        for tile in tiles(len(self)):
             both = self._both(context, tile)
             basis[tile] = both[:, 0]
             residual[tile] = live.score_encoded(both[:, 0], both[:, 1:], deviation=False).residual
@@ -144,6 +168,14 @@ class Shelf:
         """Fields of the items that every row must have."""
         needed = [block.field.name for block in self._features.blocks if block.field.refuses_missing]
         return [name for name in needed if name in self.catalogue.fields]
+
+    def _refuse_missing(self, places: Integers) -> None:
+        """An item that is not in the catalogue has none of the fields that every row must have."""
+        if self._needed_of_items and bool((places == len(self)).any()):
+            row, name = int((places == len(self)).argmax()), self._needed_of_items[0]
+            raise DataError(
+                f"items[{row}] is not in the catalogue, and its {name!r} is missing: send a candidate with it"
+            )
 
     def _checked(self, row: Rows) -> Rows:
         """A context has all fields that every row must have, but those of the items."""
@@ -218,12 +250,14 @@ class Shelf:
             width += self._model.encoder.width
         else:
             code = cast("AdditiveEncoder", self._model.encoder).part(row, ~self._of_item)[0]
-        made = Context(key, row, code if code is not None and code.any() else None, _Kept(len(self) + 1, width))
+        made = Context(key, row, code if code is not None and code.any() else None, KeptRows(len(self) + 1, width))
         with self._lock:
             return self._contexts.setdefault(key, made)
 
     def _account(self, used: "Context") -> None:
         """Drop the contexts that were used least recently, as long as all together take too many bytes."""
+        if used.accounted == used.nbytes:
+            return
         with self._lock:
             if used.accounted is not None:
                 self._context_bytes -= used.accounted
@@ -242,7 +276,7 @@ class Shelf:
 class Context:
     """The fields that all candidates of a request share, and what is kept of the catalogue in this context."""
 
-    def __init__(self, key: str, row: Rows, code: Floats | None, kept: "_Kept") -> None:
+    def __init__(self, key: str, row: Rows, code: Floats | None, kept: "KeptRows") -> None:
         self.key, self.row, self.code, self.kept = key, row, code, kept
         self.accounted: int | None = None
         self.unknown: Mapping[str, int] = {}  # fields with values that the model does not know
@@ -250,71 +284,6 @@ class Context:
     @property
     def nbytes(self) -> int:
         return OBJECT_BYTES + len(self.key) + self.kept.nbytes
-
-
-class _Kept:
-    """Rows of numbers of some of the items, computed at the first question."""
-
-    def __init__(self, items: int, width: int) -> None:
-        self.width = width
-        self._slots = np.zeros(items, dtype=np.int32)  # 1 + the row of an item; 0: not computed
-        self._rows = np.empty((0, width), dtype=np.float32)
-        self._used = 0
-        self._in_order = False  # the first rows are those of all items
-        self._lock = threading.Lock()
-
-    @property
-    def nbytes(self) -> int:
-        return self._slots.nbytes + self._rows.nbytes
-
-    def take(self, places: Integers, compute: Callable[[Integers], Floats]) -> Floats:
-        """The rows of these items, `[N, width]`."""
-        with self._lock:
-            slots = self._slots[places]
-            if slots.all():
-                return self._rows[slots - 1]
-        missing = np.unique(places[slots == 0])
-        computed = compute(missing)
-        with self._lock:
-            self._add(missing, computed)
-            return self._rows[self._slots[places] - 1]
-
-    def whole(self, items: int, compute: Callable[[Integers], Floats]) -> Floats:
-        """The rows of the first items, in their order, without a copy if they are kept like that."""
-        with self._lock:
-            if self._in_order:
-                return self._rows[:items]
-        rows = np.concatenate([self.take(tile, compute) for tile in _tiles(items)])
-        with self._lock:
-            self._rows, self._used, self._in_order = rows, items, True
-            self._slots[:items] = np.arange(1, items + 1)
-            self._slots[items:] = 0
-        return rows
-
-    def without(self, changed: Integers, items: int) -> "_Kept":
-        """The same for a larger number of items, without the changed ones and the one that stands for unknown items."""
-        kept = _Kept(items, self.width)
-        with self._lock:
-            kept._slots[: len(self._slots) - 1] = self._slots[:-1]
-            kept._slots[changed] = 0
-            kept._rows, kept._used = self._rows[: self._used].copy(), self._used
-        return kept
-
-    def _add(self, places: Integers, rows: Floats) -> None:
-        new = self._slots[places] == 0
-        count = int(new.sum())
-        if self._used + count > len(self._rows):
-            larger = np.empty((max(self._used + count, 2 * len(self._rows)), rows.shape[1]), dtype=np.float32)
-            larger[: self._used] = self._rows[: self._used]
-            self._rows = larger
-        self._rows[self._used : self._used + count] = rows[new]
-        self._slots[places[new]] = np.arange(self._used + 1, self._used + count + 1)
-        self._used += count
-
-
-def _tiles(count: int) -> Iterator[Integers]:
-    for start in range(0, count, TILE):
-        yield np.arange(start, min(start + TILE, count))
 
 
 def _some(weights: Floats | None) -> Floats:

@@ -128,6 +128,10 @@ class LiveSupport:
             return
         self._state.remove(place)
 
+    def settle(self) -> None:
+        """Compute now what all answers share until the next change."""
+        self._state.settle()
+
     def _follow(self, old: DrawnSupport, new: DrawnSupport) -> None:
         """Change the rows of the support to those of other events."""
         change = old.change_to(new)

@@ -125,6 +125,9 @@ class LiveState(ABC):
     def remove(self, place: int) -> None:
         """Forget an event."""
 
+    def settle(self) -> None:  # noqa: B027  # most learners have nothing to do before they are asked
+        """Compute now what all answers share until the next change."""
+
     @abstractmethod
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         """For candidates `[N, K]`, before fusion."""

@@ -78,12 +78,15 @@ class LiveRidge(LiveState):
         self._events.remove(place)
         self._is_fresh = False
 
+    def settle(self) -> None:
+        if len(self) and not self._is_fresh:
+            self._form.refresh()
+            self._is_fresh = True
+
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         if not len(self):
             return Answer.without_events(len(encoded), explain=explain)
-        if not self._is_fresh:
-            self._form.refresh()
-            self._is_fresh = True
+        self.settle()
         return self._form.answer(encoded, deviation=deviation, explain=explain)
 
 

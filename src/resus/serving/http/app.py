@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -24,12 +25,13 @@ from resus.files import sha256_of
 from resus.serving.engine import Engine
 from resus.serving.expiry import Expiry
 from resus.serving.http.access_log import AccessLog
-from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Guard, kind_and_place
-from resus.serving.http.hot import HotRoute
+from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Gate, Guard, kind_and_place
+from resus.serving.http.hot import AtOnce, HotRoute
 from resus.serving.http.log_settings import LogSettings
-from resus.serving.http.metrics import MeasuringMiddleware, Metrics
+from resus.serving.http.metrics import MeasuringMiddleware, Metrics, Requests
 from resus.serving.http.pages import add_pages
 from resus.serving.http.pools import Pool, PoolFullError
+from resus.serving.http.protocol import AT_ONCE
 from resus.serving.items import ItemChange, ItemChanges
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.loaded import LoadedModel
@@ -64,6 +66,7 @@ THREADS = 4  # threads that score; further requests wait for a free one
 WRITERS = 32  # threads that write: most of them wait for the same sync
 STORE_REQUESTS = 128  # that wait to write, and as many to read: if the store hangs, other requests still find a place
 PROBE_SECONDS = 2
+PREDICT = "/v1/predict"
 CLOSE_SECONDS = 10
 REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"model": Refusal, "description": "The body is not JSON."},
@@ -96,6 +99,7 @@ class Service:
     def __init__(self, engine: Engine, folder: Path, *, announce: Callable[[], None]) -> None:
         self.engine = engine
         self.metrics = Metrics()
+        self._count_prediction = cache(self.metrics.predictions.labels)
         engine.tally = self.metrics.count_unknown
         self._folder = folder
         self._announce = announce
@@ -121,16 +125,16 @@ class Service:
     def pool_of(self, request: PredictRequest | RecommendRequest) -> Pool:
         return self.scoring if request.user is None else self.reading
 
-    def predict(self, request: PredictRequest) -> bytes:
+    def predict(self, request: PredictRequest, *, at_once: bool = False) -> bytes:
         engine = self.engine
-        scored = engine.score(request)
-        self.metrics.predictions.labels(engine.loaded.stage(scored.support)).inc()
+        scored = engine.score(request, at_once=at_once)
+        self._count_prediction(engine.loaded.stage(scored.support)).inc()
         return scored.as_json()
 
     def recommend(self, request: RecommendRequest) -> bytes:
         engine = self.engine
         answer = engine.recommend(request)
-        self.metrics.predictions.labels(engine.loaded.stage(answer.support)).inc()
+        self._count_prediction(engine.loaded.stage(answer.support)).inc()
         return answer.model_dump_json(exclude_unset=True).encode()
 
     def reload(self, *, announce: bool) -> LoadedModel:
@@ -187,16 +191,17 @@ def build_app(
         expiry = Expiry(engine.store, forget_after, count=service.metrics.count_forgotten)
     engine.follow(service.item_changes())
     access_log = AccessLog(logs) if logs.access else None
+    gate, requests = Gate(access), Requests(service.metrics, access_log)
 
     @contextlib.asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[dict[str, Any]]:
         if threading.current_thread() is threading.main_thread():
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.reload_on_signal))
         await service.reloads.run(service.catch_up)
         if expiry is not None:
             expiry.start()
-        yield
+        yield {AT_ONCE: at_once}
         if expiry is not None:
             await service.reloads.run(expiry.stop)
         try:
@@ -219,20 +224,22 @@ def build_app(
         generate_unique_id_function=lambda route: route.name,  # which clients call their methods
         telemetry=SILENT,  # nothing about users leaves the process
     )
-    _add_users(app, service)
+    hot = _add_users(app, service)
+    at_once = AtOnce(PREDICT, hot, partial(service.predict, at_once=True), gate, requests)
     _add_model(app, service)
     _add_items(app, service)
     _add_operations(app, service)
     add_pages(app)
     _add_refusals(app)
-    app.add_middleware(MeasuringMiddleware, metrics=service.metrics, access_log=access_log)
-    app.add_middleware(Guard, access=access)
-    # again, for requests that the guard refuses
-    app.add_middleware(MeasuringMiddleware, metrics=service.metrics, access_log=access_log)
+    app.add_middleware(MeasuringMiddleware, requests=requests)
+    app.add_middleware(Guard, gate=gate)
+    app.add_middleware(MeasuringMiddleware, requests=requests)  # again, for requests that the guard refuses
     return app
 
 
-def _add_users(app: FastAPI, service: Service) -> None:
+def _add_users(app: FastAPI, service: Service) -> HotRoute[PredictRequest]:
+    """The hot route is that of the scores."""
+
     @app.post("/v1/events", summary="Store events durably", response_model_exclude_unset=True)
     async def add_events(request: EventsRequest) -> EventsAnswer:
         answer = await service.writing.run(lambda: service.engine.observe(request.events))
@@ -240,12 +247,12 @@ def _add_users(app: FastAPI, service: Service) -> None:
             service.metrics.events.labels(result.status).inc()
         return answer
 
-    @app.post("/v1/predict", response_model=PredictAnswer, summary="Score candidates for a user")
+    @app.post(PREDICT, response_model=PredictAnswer, summary="Score candidates for a user")
     async def predict(request: PredictRequest) -> Response:
         body = await service.pool_of(request).run(lambda: service.predict(request))
         return Response(body, media_type="application/json")
 
-    HotRoute.replace(app, "/v1/predict", PredictRequest, service.predict, service.pool_of)
+    hot = HotRoute.replace(app, PREDICT, PredictRequest, service.predict, service.pool_of)
 
     @app.post("/v1/recommend", response_model=RecommendAnswer, summary="Rank the whole catalogue for a user")
     async def recommend(request: RecommendRequest) -> Response:
@@ -272,6 +279,8 @@ def _add_users(app: FastAPI, service: Service) -> None:
     @app.delete("/v1/users/{user}/events/{event}", summary="Delete one event of a user")
     async def delete_event(user: IdInPath, event: IdInPath) -> Deleted:
         return Deleted(deleted=await service.writing.run(lambda: service.engine.forget(user, event)))
+
+    return hot
 
 
 def _add_model(app: FastAPI, service: Service) -> None:

@@ -10,6 +10,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -93,10 +94,15 @@ class Access:
     def __repr__(self) -> str:
         return f"<Access on {self.host}, {'with' if self.token else 'without'} token>"
 
+    @cached_property
+    def _names(self) -> frozenset[str] | None:
+        """How clients may call the service; None if by any name."""
+        return frozenset((*LOOPBACK_NAMES, self.host)) if is_loopback(self.host) else None
+
     def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """Status and message for a request that is refused; None for one that may pass."""
         asked = headers.get(b"host", b"").decode("latin-1")
-        if is_loopback(self.host) and _name_in(asked) not in (*LOOPBACK_NAMES, self.host):
+        if self._names is not None and _name_in(asked) not in self._names:
             return 403, "this service answers only on its loopback address: use 127.0.0.1 or localhost"
         origin = headers.get(b"origin")
         if origin is not None and origin.decode("latin-1") not in (f"http://{asked}", f"https://{asked}"):
@@ -112,13 +118,33 @@ class Access:
         return None
 
 
+class Gate:
+    """Which requests may pass, by their address and headers, and how many at a time."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self.in_flight = 0
+
+    def refusal(
+        self, path: str, sent: Sequence[tuple[bytes, bytes]], headers: Mapping[bytes, bytes]
+    ) -> tuple[int, str] | None:
+        """Status and message for a request that is refused; None for one that may pass. `headers` are those `sent`."""
+        refusal = _ambiguity(sent, headers) or self._access.refusal(path, headers)
+        if refusal is not None:
+            return refusal
+        if _is_public(path):
+            return (413, "this address takes no body: send the request without one") if _has_body(headers) else None
+        if self.in_flight >= MAX_IN_FLIGHT:
+            return 429, f"{MAX_IN_FLIGHT} requests are already in progress: try again in a moment"
+        return None
+
+
 class Guard:
     """ASGI middleware. It checks who asks, reads the whole body, up to the limit, and bounds every wait."""
 
-    def __init__(self, app: ASGIApp, *, access: Access) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate) -> None:
         self._app = app
-        self._access = access
-        self._in_flight = 0
+        self._gate = gate
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -128,22 +154,17 @@ class Guard:
         scope = {**scope, "path": scope["raw_path"].decode("latin-1")}
         answer = _Answer(send)
         headers = dict(scope["headers"])
-        refusal = _ambiguity(scope["headers"], headers) or self._access.refusal(scope["path"], headers)
-        public, has_body = _is_public(scope["path"]), _has_body(headers)
-        if refusal is None and public and has_body:
-            refusal = 413, "this address takes no body: send the request without one"
-        elif refusal is None and not public and self._in_flight >= MAX_IN_FLIGHT:
-            refusal = 429, f"{MAX_IN_FLIGHT} requests are already in progress: try again in a moment"
+        refusal = self._gate.refusal(scope["path"], scope["headers"], headers)
         if refusal is not None:
-            await answer.refuse(*refusal, unread=receive if has_body else None)
-        elif public:
+            await answer.refuse(*refusal, unread=receive if _has_body(headers) else None)
+        elif _is_public(scope["path"]):
             await self._pass_on(scope, headers, receive, answer)
         else:
-            self._in_flight += 1
+            self._gate.in_flight += 1
             try:
                 await self._pass_on(scope, headers, receive, answer)
             finally:
-                self._in_flight -= 1
+                self._gate.in_flight -= 1
 
     async def _pass_on(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive, answer: "_Answer") -> None:
         try:
@@ -287,6 +308,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
+@lru_cache(64)
 def _name_in(host_header: str) -> str:
     """The name in a Host header, without port and brackets."""
     try:

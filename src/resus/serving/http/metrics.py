@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -83,13 +84,24 @@ class _Sizes(Collector):
         yield GaugeMetricFamily("resus_users", "Users with events in the store", value=self._users)
 
 
+class Requests:
+    """Counts each answered request, and logs it if there is a log, under the pattern of its route."""
+
+    def __init__(self, metrics: Metrics, access_log: AccessLog | None = None) -> None:
+        self._latency, self._access_log = cache(metrics.latency.labels), access_log
+
+    def note(self, method: str, route: str, path: str, status: int, seconds: float) -> None:
+        self._latency(route, str(status)).observe(seconds)
+        if self._access_log is not None:
+            self._access_log.note(method, route, path, status, seconds)
+
+
 class MeasuringMiddleware:
     """ASGI middleware: measures each request once, under the pattern of its route and never under its path."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, access_log: AccessLog | None = None) -> None:
+    def __init__(self, app: ASGIApp, *, requests: Requests) -> None:
         self._app = app
-        self._metrics = metrics
-        self._access_log = access_log
+        self._requests = requests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -110,8 +122,5 @@ class MeasuringMiddleware:
             if not state.get("measured"):
                 state["measured"] = True
                 route = getattr(scope.get("route"), "path", "unknown")
-                seconds = time.perf_counter() - start
-                self._metrics.latency.labels(route, str(status)).observe(seconds)
-                if self._access_log is not None:
-                    path = scope["raw_path"].decode("latin-1")
-                    self._access_log.note(scope["method"], route, path, status, seconds)
+                path = scope["raw_path"].decode("latin-1")
+                self._requests.note(scope["method"], route, path, status, time.perf_counter() - start)

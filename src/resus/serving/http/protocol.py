@@ -16,6 +16,8 @@ SENT_SECONDS = 30  # for a client to take an answer
 PIPELINED = 8  # requests that a client may send before it has read the answer to the first
 WIRE_BYTES = HEAD_BYTES + 2 * REQUEST_BYTES  # a request with the marks between its chunks
 
+AT_ONCE = "at once"  # in the state of the application: what answers requests in the connection
+
 NOT_HTTP = 400, "this is not a valid HTTP/1.1 request: use an HTTP client"
 TOO_LARGE = 431, f"the headers are larger than {HEAD_BYTES:,} bytes or more than {HEAD_FIELDS}: send fewer"
 LATE = 408, f"the headers of the request did not arrive within {HEAD_SECONDS} seconds: send them at once"

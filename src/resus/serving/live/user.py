@@ -2,12 +2,14 @@
 
 import bisect
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from resus.arrays import Floats
 from resus.model.inference.model import Inference, Scores
 from resus.model.inference.parts import Crowd, Rows
+from resus.serving.kept import KeptRows
 from resus.serving.store import Event, Moment
 
 
@@ -23,11 +25,13 @@ class LiveUser:
         self._capacity = capacity
         self.support = model.live_support()
         self._moments: list[Moment] = []
+        self._scores: tuple[Any, KeptRows] | None = None  # of the events as they are, and what they are scores in
 
     def start_from(self, events: Sequence[Event], features: Rows) -> None:
         """Give an empty user a whole history in one pass: events in their order, and the rows of their features."""
         assert not len(self)
         assert len(events) <= self._capacity
+        self._scores = None
         if events:
             self.support.fill(features, np.array([event.label for event in events]))
             self._moments = [event.moment for event in events]
@@ -38,7 +42,7 @@ class LiveUser:
     @property
     def nbytes(self) -> int:
         """The memory that its arrays take."""
-        return self.support.nbytes
+        return self.support.nbytes + (0 if self._scores is None else self._scores[1].nbytes)
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -58,6 +62,7 @@ class LiveUser:
         full = len(self) == self._capacity
         if full and place == 0:
             return
+        self._scores = None
         self.support.insert(place, features, label, drop_oldest=full, encoded=encoded)
         self._moments.insert(place, moment)
         if full:
@@ -67,14 +72,22 @@ class LiveUser:
         """Change the label of a known event; ignore an unknown one."""
         place = self._place_of(event)
         if place is not None:
+            self._scores = None
             self.support.correct(place, label)
 
     def forget(self, event: str) -> None:
         """Remove an event; ignore an unknown one."""
         place = self._place_of(event)
         if place is not None:
+            self._scores = None
             self.support.remove(place)
             del self._moments[place]
+
+    def kept_scores(self, key: Any, items: int) -> KeptRows:
+        """Basis and residual of items of a catalogue, `[N, 2]`, until an event comes or the key is another one."""
+        if self._scores is None or self._scores[0] != key:
+            self._scores = key, KeptRows(items, 2)
+        return self._scores[1]
 
     def score(self, candidates: Rows, *, deviation: bool = True, explain: bool = False) -> Scores:
         return self.support.score(candidates, deviation=deviation, explain=explain)

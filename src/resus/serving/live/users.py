@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from resus.model.inference.parts import Crowd, Rows
+from resus.serving.at_once import MOST_EVENTS, NotAtOnceError
 from resus.serving.live.user import LiveUser
 from resus.serving.loaded import LoadedModel
-from resus.serving.store import Added, Event, EventStore
+from resus.serving.store import Added, Event, EventStore, version_at_once
 
 LIVE_BYTES = 1 << 27  # for all users together; the least recently used ones are dropped first
 USER_BYTES, EVENT_BYTES = 4096, 1024  # of the objects around the arrays of a user, and of one event
@@ -41,6 +42,7 @@ class _Cached:
     profile: Mapping[str, Any] = field(default_factory=dict)
     version: int = 0
     come: dict[int, _Come] = field(default_factory=dict)  # by the version before it
+    was_asked: bool = False  # since its events were taken in before a question
     changes: int = 0  # of items, as of which its events are encoded
     accounted: int = 0
     text_bytes: int = 0
@@ -76,7 +78,7 @@ class LiveUsers:
     ) -> None:
         self.loaded = loaded
         self._encode = encode
-        self._store = store
+        self._store, self._version_at_once = store, version_at_once(store)
         self._capacity = capacity
         self._limit = limit
         self._cache: OrderedDict[str, _Cached] = OrderedDict()  # least recently used first
@@ -92,28 +94,47 @@ class LiveUsers:
         return len(self._cache)
 
     def ask(
-        self, user: str, question: Callable[[LiveUser, Mapping[str, Any]], Asked]
+        self, user: str, question: Callable[[LiveUser, Mapping[str, Any]], Asked], *, at_once: bool = False
     ) -> tuple[tuple[Event, ...], Asked]:
-        """The user's events, and the answer to a question about the user with these events and the user's profile."""
-        version = self._store.version(user)
+        """The user's events, and the answer to a question about the user with these events and the user's profile.
+
+        `at_once` refuses a user who cannot be asked without waiting.
+        """
+        version = self._version_at_once(user) if at_once else self._store.version(user)
+        if version is None:
+            raise NotAtOnceError
         if not version:
             self.drop(user)  # another process may have deleted the user
             return (), question(self.loaded.live_user(self._capacity), self.loaded.profile_of(user))
-        cached = self._cached(user)
+        cached = self._cached(user, at_once=at_once)
+        if not cached.lock.acquire(blocking=not at_once):
+            raise NotAtOnceError
         try:
-            with cached.lock:
-                changes = self._changes  # before anything is encoded
-                if cached.version != version:
-                    self._catch_up(cached, user, version)
-                if cached.changes != changes:
-                    self._encode_changed(cached)
-                    cached.changes = changes
-                answer, events = question(cached.live, cached.profile), tuple(cached.events)
-                self._account(user, cached)
+            if at_once and not self._is_near(cached, version):
+                raise NotAtOnceError
+            changes = self._changes  # before anything is encoded
+            if cached.version != version:
+                self._catch_up(cached, user, version)
+            if cached.changes != changes:
+                self._encode_changed(cached)
+                cached.changes = changes
+            cached.was_asked = True
+            answer, events = question(cached.live, cached.profile), tuple(cached.events)
+            self._account(user, cached)
         finally:
+            cached.lock.release()
             if not cached.version:
                 self.drop(user)  # it could not be read, or was deleted since we asked for the version
         return events, answer
+
+    def _is_near(self, cached: _Cached, version: int) -> bool:
+        """Whether it takes little to bring the user to a version: nothing, or one event that this process stored."""
+        if cached.changes != self._changes:
+            return False
+        if cached.version == version:
+            return True
+        come = cached.come.get(cached.version)
+        return come is not None and come.version == version and len(cached.events) <= MOST_EVENTS
 
     def follow(self, user: str, event: Event, rows: Rows | None, added: Added, *, read_by: LoadedModel) -> None:
         """Remember an event that this process stored, if the user is live. `read_by` is what made its row."""
@@ -126,6 +147,25 @@ class LiveUsers:
             if len(cached.come) >= FEW_COME:
                 cached.come.clear()  # a fresh start is cheaper
             cached.come[added.before] = _Come(event, rows if read_by is self.loaded else None, added.after)
+
+    def take_in(self, user: str) -> None:
+        """Take in what this process stored, so that the next question need not. Only if there was a question since the
+        last time, and nobody asks now: else the work may be in vain, and the question does it."""
+        with self._cache_lock:
+            cached = self._cache.get(user)
+            if cached is None or not cached.was_asked or len(cached.events) > MOST_EVENTS:
+                return
+        if not cached.lock.acquire(blocking=False):
+            return
+        try:
+            cached.was_asked = False
+            with self._afresh_if_it_fails(cached):
+                self._follow(cached)
+                cached.live.support.settle()
+        except Exception:  # noqa: S110  # the events are stored, and the next question finds the mistake
+            pass
+        finally:
+            cached.lock.release()
 
     def change_items(self, loaded: LoadedModel, changed: Iterable[int]) -> None:
         """Go on with other items, of which those at these places are new or have other fields."""
@@ -142,10 +182,12 @@ class LiveUsers:
                 self.nbytes -= cached.accounted
                 cached.accounted = 0
 
-    def _cached(self, user: str) -> _Cached:
+    def _cached(self, user: str, *, at_once: bool = False) -> _Cached:
         with self._cache_lock:
             cached = self._cache.get(user)
             if cached is None:
+                if at_once:
+                    raise NotAtOnceError
                 cached = self._cache[user] = _Cached(self.loaded.live_user(self._capacity), changes=self._changes)
             self._cache.move_to_end(user)
             return cached
@@ -165,14 +207,20 @@ class LiveUsers:
 
     def _catch_up(self, cached: _Cached, user: str, version: int) -> None:
         """Follow the events that this process stored; if others changed the user as well, read all events."""
+        self._follow(cached, version)
+        if cached.version != version:
+            with self._afresh_if_it_fails(cached):
+                self._read(cached, user)
+            with self._cache_lock:
+                cached.come = {before: late for before, late in cached.come.items() if before >= cached.version}
+
+    def _follow(self, cached: _Cached, version: int | None = None) -> None:
+        """Take in the events that this process stored, one after the other, up to a version."""
         with self._afresh_if_it_fails(cached):
             while cached.version != version:
                 with self._cache_lock:
                     come = cached.come.pop(cached.version, None)
                 if come is None:
-                    self._read(cached, user)
-                    with self._cache_lock:
-                        cached.come = {before: late for before, late in cached.come.items() if before >= cached.version}
                     return
                 self._take_in(cached, come)
 

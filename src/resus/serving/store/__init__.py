@@ -22,6 +22,7 @@ from resus.serving.store.protocol import (
     add_traced,
     bulk_order,
     check_store,
+    version_at_once,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "check_store",
     "is_address",
     "open_store",
+    "version_at_once",
 ]
 
 REDIS = "resus.serving.store.redis:RedisStore"

@@ -41,6 +41,11 @@ class GroupCommit(Generic[Work]):
         self._queue: deque[Call[Work]] = deque()
         self._busy = False
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being committed, which may take as long as the disk takes."""
+        return self._busy
+
     def run(self, work: Work) -> Any:
         """The outcome of the work, once it is durable. If this raises an exception that `commit` set, nothing is
         stored; if the store was too slow, nobody knows."""

@@ -4,7 +4,7 @@ import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -198,6 +198,19 @@ class ExpiringStore(Protocol):
     def is_turn_to_expire(self) -> bool:
         """Whether this process is the one of all that delete old events; it becomes it if there is none. For the call
         to hold, it must be repeated at least every `TURN_SECONDS`."""
+
+
+@runtime_checkable
+class PromptStore(Protocol):
+    """A store on this host, which can say the version of a user without waiting, unless it is busy."""
+
+    def version_at_once(self, user: str) -> int | None:
+        """What `version` says; None if it would have to wait."""
+
+
+def version_at_once(store: EventStore) -> Callable[[str], int | None]:
+    """How any store says the version of a user without waiting; most say None."""
+    return store.version_at_once if isinstance(store, PromptStore) else lambda _user: None
 
 
 @runtime_checkable

@@ -132,6 +132,15 @@ class SqliteStore:
     def version(self, user: str) -> int:
         return self._read(lambda: self._read_slots.version(user))
 
+    def version_at_once(self, user: str) -> int | None:
+        """None while events are committed or read: a disk that hangs would hold up the caller."""
+        if self._group.is_busy or not self._reading.acquire(blocking=False):
+            return None
+        try:
+            return self._look(lambda: self._read_slots.version(user))
+        finally:
+            self._reading.release()
+
     def read(self, user: str) -> UserRecord:
         return self._read(lambda: self._read_slots.read(user))
 
@@ -310,16 +319,20 @@ class SqliteStore:
         if not self._reading.acquire(timeout=WAIT_SECONDS):
             raise self._error(f"its disk has not answered for {WAIT_SECONDS} seconds; try again later")
         try:
-            with self._in_one_sentence():
-                self._check_files(1)
-                self._reader.execute("BEGIN")
-                try:
-                    return work()
-                finally:
-                    if self._reader.in_transaction:
-                        self._reader.execute("COMMIT")
+            return self._look(work)
         finally:
             self._reading.release()
+
+    def _look(self, work: Callable[[], Returned]) -> Returned:
+        """What `work` reads. The caller holds `_reading`."""
+        with self._in_one_sentence():
+            self._check_files(1)
+            self._reader.execute("BEGIN")
+            try:
+                return work()
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute("COMMIT")
 
     def _wipe(self) -> None:
         with self._in_one_sentence():

@@ -95,6 +95,9 @@ class LivePlus(LiveState):
         self._events.remove(place)
         self._start, self._fitted = without_entry(self._start, place), None
 
+    def settle(self) -> None:
+        self._fit()
+
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         codes = self._scales.layout.unpack(encoded)
         fitted = self._fit()
