@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka as kafka
 import pytest
 from service_process import wait_until
 
@@ -13,7 +14,6 @@ from resus.ingest.consumer import Consumer
 from resus.ingest.sources import open_source
 from resus.serving import Engine
 
-kafka = pytest.importorskip("confluent_kafka")
 TOPIC = "clicks"
 
 

@@ -82,10 +82,10 @@ class Consumer:
             return []
         try:
             answer = self.engine.observe(list(events.values()))
-        except DataError:
+        except DataError as error:
             bad |= (found := refused(self.engine, events))
-            if not found:
-                raise
+            if not found:  # a profile that they need has come since
+                raise StorageError(str(error)) from None
             return self._observe({place: event for place, event in events.items() if place not in found}, bad)
         return [result.status for result in answer.results]
 

@@ -55,7 +55,9 @@ class Rows:
         frame, first = block.frame, self._done.get(block.where, 0) + 1
         self._done[block.where] = first - 1 + frame.height
         lines = pl.int_range(first, first + frame.height, eager=True) if block.lines is None else block.lines
-        wrong = dict(self._wrong_in_roles(frame))
+        wrong: dict[int, str] = {}
+        for row, reason in self._wrong_in_roles(frame):
+            wrong.setdefault(row, reason)
         events, doubtful = self._events(frame)
         kept = pl.Series([True]).new_from_index(0, frame.height)
         if wrong:
