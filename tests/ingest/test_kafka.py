@@ -69,7 +69,7 @@ def test_events_of_a_topic_are_stored_once(brokers: tuple[str, Any], engine: Eng
     assert [one.id for one in engine.store.read("ann").events] == ["e1", "e2", "e3"]
     dead = kafka.Consumer({"bootstrap.servers": servers, "group.id": "look", "auto.offset.reset": "earliest"})
     dead.subscribe([f"{TOPIC}.dead"])
-    aside = dead.poll(60)
+    aside: Any = dead.poll(60)
     assert aside.value() == b"no event"
     assert dict(aside.headers())["reason"].startswith(b"its event is not a JSON object")
     dead.close()
