@@ -37,7 +37,7 @@ def test_events_of_a_topic_are_stored_once(brokers: tuple[str, Any], engine: Eng
             producer.produce(TOPIC, value=body)
         assert producer.flush(10) == 0
 
-    topic = f"kafka://{servers}?topic={TOPIC}&session.timeout.ms=1000"  # a group waits so long for who has left
+    topic = f"kafka://{servers}?topic={TOPIC}&session.timeout.ms=3000&heartbeat.interval.ms=300"
 
     def run(count: int, name: str) -> Consumer:
         source = open_source(topic, group="resus", consumer=name)

@@ -8,7 +8,6 @@ from resus.extras import need
 from resus.ingest.sources.base import Address, Entry, Refused
 
 ANSWER_SECONDS = 10.0  # for the brokers to answer
-TIMEOUT = "session.timeout.ms"  # a setting of consumers only
 MORE_SECONDS = 0.05  # that the first message of a batch waits for others
 
 
@@ -30,12 +29,11 @@ class KafkaTopic:
         servers: dict[str, Any] = {name: value for name, value in address.options.items() if "." in name}
         servers |= {"bootstrap.servers": address.url.partition("://")[2].strip("/"), "error_cb": self._note}
         servers["log_level"] = 2  # errors come to `_note`
-        writing = {name: value for name, value in servers.items() if name != TIMEOUT} | {"acks": "all"}
         reading = servers | {"group.id": group, "client.id": consumer}
         reading |= {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
         try:
             self._consumer: Any = kafka.Consumer(reading)
-            self._producer: Any = kafka.Producer(writing)
+            self._producer: Any = kafka.Producer(servers | {"acks": "all"})
         except (kafka.KafkaException, ValueError) as error:
             raise ConfigError(f"--from is no address of Kafka ({_reason(error)}): correct it") from None
         try:
