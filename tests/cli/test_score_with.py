@@ -14,6 +14,7 @@ from resus.arrays import Doubles
 from resus.data.readers.frames import as_frame
 from resus.external.catboost_file import CatboostFile
 from resus.external.score_column import ScoreColumn
+from resus.serving import LoadedModel
 
 pytestmark = pytest.mark.integration
 
@@ -100,6 +101,20 @@ def test_the_answers_equal_those_of_scores_written_by_hand(ending: str, folder: 
     difference = mine.select(answers) - pl.read_csv(tmp_path / "hand.csv").select(answers)
     assert np.abs(difference.to_numpy()).max() < 1e-5
     assert mine["residual"].abs().max() > 0  # type: ignore[operator]
+
+
+def test_an_export_holds_the_model(folder: Path, tmp_path: Path) -> None:
+    said = succeed_here("export", "run-log", "--out", tmp_path / "export", *SCORED, "--no-onnx", cwd=folder)
+    assert "own-model.cbm" in said
+    assert LoadedModel.load(tmp_path / "export").score is None
+    for words, sentence in (
+        (("--table", "events.csv"), "--table is for --score-with: leave it out, or name your model as well"),
+        (("--score-with", "gone.cbm"), "gone.cbm does not exist"),
+        ((*SCORED, "--table", "gone.csv"), "gone.csv"),
+        ((*SCORED, "--table", "query.csv"), "query.csv, column 'click'"),
+    ):
+        assert sentence in refused_here("export", "run-log", "--out", tmp_path / "other", *words, cwd=folder)
+        assert not (tmp_path / "other").exists()
 
 
 def test_parquet_is_scored_block_by_block(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

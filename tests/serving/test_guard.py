@@ -91,6 +91,10 @@ OTHER = ("evil.example", "127.0.0.1.evil.example:8000", "", "[", "localhost@evil
 def test_loopback_answers_only_to_its_own_names() -> None:
     assert {answer(LOCAL, headers={"host": host})[0] for host in OWN} == {200}
     assert {answer(LOCAL, headers={"host": host})[0] for host in OTHER} == {403}
+    with_token = Access("127.0.0.1", TOKEN)  # a proxy passes the name on that its clients ask for
+    asked = {"host": "resus.example.com", "origin": "https://resus.example.com"}
+    assert answer(with_token, headers=asked)[0] == 401
+    assert answer(with_token, headers=asked | {"authorization": f"Bearer {TOKEN}"})[0] == 200
 
 
 def test_only_the_page_of_the_service_may_ask() -> None:

@@ -14,6 +14,7 @@ from resus.cli import (
     consume,
     doctor,
     evaluate,
+    explore,
     export,
     import_events,
     predict,
@@ -45,6 +46,7 @@ From data to a report:
   resus warm-up runs/mine              AUC and GAUC from no events to hundreds, next to baselines
   resus predict runs/mine --support events.csv --query candidates.csv
   resus recommend runs/mine --support events.csv --top 10
+  resus explore planted                what exploring buys, and what it costs
   resus reproduce rq1                  every method and table of the paper (try --quick)
 
 \b
@@ -65,6 +67,7 @@ app.command("evaluate", short_help="Measure quality on new users, by number of e
 app.command("compare", short_help="Say whether a new model is better than an old one.")(compare.command)
 app.command("predict", short_help="Score candidates from the users' events so far.")(predict.command)
 app.command("recommend", short_help="Rank all items for users, from their events so far.")(recommend.command)
+app.command("explore", short_help="Show what exploring buys, and what it costs.")(explore.command)
 app.command("export", short_help="Pack a run, its items and ONNX files into a folder to serve.")(export.command)
 app.command("serve", short_help="Serve a model over HTTP; it learns from each event.", context_settings=BY_ENVIRONMENT)(
     serve.command

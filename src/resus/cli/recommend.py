@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from resus.cli.side_tables import ItemsTable, UsersTable
+
+if TYPE_CHECKING:
+    from resus.serving.exploring import Rule
 
 
 def command(
@@ -22,6 +25,19 @@ def command(
     context: Annotated[
         list[str] | None, typer.Option(help="FIELD=VALUE of the situation. [default: as in the user's last event]")
     ] = None,
+    explore: Annotated[
+        str | None,
+        typer.Option(help="Rank by thompson (a draw from the posterior) or ucb (an upper bound), not by the mean."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of --explore; the next user takes the next one. [default: a random one]")
+    ] = None,
+    width: Annotated[
+        float | None, typer.Option(help="How far --explore goes from the mean; 0 is greedy. [default: 1]")
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option(help="Draws behind the propensities of --explore thompson. [default: 1000]")
+    ] = None,
     include_seen: Annotated[bool, typer.Option("--include-seen", help="Also recommend items of the support.")] = False,
     data: Annotated[str | None, typer.Option(help="Folder of the prepared log, if it moved after training.")] = None,
     users: UsersTable = None,
@@ -35,7 +51,8 @@ def command(
 
     The answers are those of POST /v1/recommend for the same events and context. Fields of users and items that
     --support leaves out come from the side tables of the schema, as in resus prepare. A column of --support itself
-    wins.
+    wins. With --explore, the table also says by which logit each item is ranked, its propensity, the item that would
+    be there otherwise, and the seed that repeats the ranking.
     """
     from resus.cli.arguments import log_of_run
     from resus.cli.console import say
@@ -54,6 +71,10 @@ def command(
         exclude_seen=not include_seen,
         context=dict(_pairs("--context", context or [])),
         filter=_filter(wanted or []),
+        explore=cast("Rule | None", explore),  # any other text is refused
+        seed=seed,
+        width=width,
+        draws=draws,
         users=users,
         items=items,
     )

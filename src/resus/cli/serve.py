@@ -95,6 +95,10 @@ def command(
             f"the shared model's score is the field {loaded.score}, which clients send with each event and candidate; "
             "the playground can only replay test users"
         )
+    if loaded.own:
+        tell(
+            f"{loaded.own.facts.written_by} gives the scores: requests bring {', '.join(sorted(loaded.own.situation))}"
+        )
     del loaded
     if workers == 1:
         run_one(worker, listener)

@@ -82,6 +82,26 @@ class EventResult(Answer):
     status: Literal["added", "known", "corrected", "too old"]
 
 
+class ExplorationOfCandidates(Answer):
+    """`greedy` are the first candidates, by their place in the request, as they would be ranked without exploring."""
+
+    rule: Literal["thompson", "ucb"]
+    seed: int
+    width: float
+    draws: int
+    greedy: list[int]
+
+
+class ExplorationOfItems(Answer):
+    """`greedy` are the items that these places would have without exploring."""
+
+    rule: Literal["thompson", "ucb"]
+    seed: int
+    width: float
+    draws: int
+    greedy: list[str]
+
+
 class FieldAnswer(Answer):
     """A field that the model reads; `values` are the most frequent ones.
 
@@ -210,7 +230,9 @@ class Recommended(Answer):
     """P(click) = σ(basis + residual).
 
     With `describe`: `rank` is its place among all items that were ranked, from 1; `rank_without_events` is the place
-    that the shared model alone would give it; `fields` describe the item.
+    that the shared model alone would give it; `fields` describe the item. With `explore`, `ranked_by` is the logit by
+    which the rule ranks it, `propensity` the probability that the rule puts it at this place, and `rank` its place
+    without exploring.
     """
 
     item: str
@@ -221,6 +243,8 @@ class Recommended(Answer):
     rank: int | None = None
     rank_without_events: int | None = None
     fields: dict[str, Any] | None = None
+    ranked_by: float | None = None
+    propensity: float | None = None
 
 
 class Reloaded(Answer):
@@ -317,7 +341,9 @@ class ScoredCandidate(Answer):
     the residual; a cause that adds nothing is left out. Only learners that know causes give `causes`.
 
     `candidate` is the candidate's place in the request, from 0. `deviation` is the standard deviation of the residual;
-    it is null if it was not asked for, for nearest neighbour, and for ridge before the first event.
+    it is null if it was not asked for, for nearest neighbour, and for ridge before the first event. With `explore`,
+    `ranked_by` is the logit by which the rule ranks it, and `propensity` the probability that the rule puts it at this
+    place.
     """
 
     candidate: int
@@ -328,12 +354,14 @@ class ScoredCandidate(Answer):
     deviation: float | None
     because: list[Reason] | None = None
     causes: list[Cause] | None = None
+    ranked_by: float | None = None
+    propensity: float | None = None
 
 
 class RecommendAnswer(Answer):
     """The best items first. `ranked` is the number of items that were left after the filter and the seen ones.
 
-    With `search`, `found` is the number of them that contain the text.
+    With `search`, `found` is the number of them that contain the text. `exploration` is there if the request explores.
     """
 
     user: str | None
@@ -342,6 +370,7 @@ class RecommendAnswer(Answer):
     ranked: int
     found: int | None = None
     answers: list[Recommended]
+    exploration: ExplorationOfItems | None = None
     warnings: list[str] | None = None
 
 
@@ -385,7 +414,7 @@ class PredictAnswer(Answer):
 
     `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
     what it would be without the event, and these need not sum to the residual. `warnings` says what the request holds
-    that the model does not know; without such, there are none.
+    that the model does not know; without such, there are none. `exploration` is there if the request explores.
     """
 
     user: str | None
@@ -393,6 +422,7 @@ class PredictAnswer(Answer):
     model: str
     parts: Literal["shares", "leave-one-out"] | None = None
     answers: list[ScoredCandidate]
+    exploration: ExplorationOfCandidates | None = None
     warnings: list[str] | None = None
 
 

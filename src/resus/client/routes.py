@@ -4,7 +4,7 @@ Written by scripts/generate_client.py from the OpenAPI description of the servic
 """
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from resus.client.calls import Call, given, path
 from resus.client.messages import (
@@ -35,6 +35,10 @@ class Routes(Protocol):
     def predict(
         self,
         *,
+        explore: Literal["thompson", "ucb"] | None = None,
+        seed: int | None = None,
+        width: float | None = None,
+        draws: int | None = None,
         user: str | int | None = None,
         events: Sequence[InlineEvent] | None = None,
         context: Fields | None = None,
@@ -51,7 +55,9 @@ class Routes(Protocol):
         A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context`
         holds the fields that all candidates share. With `top`, the answer holds the best candidates, best first.
         Without it, the answer holds all candidates in the order of the request. With `deviation`, it says how sure the
-        model is, and with `explain`, why it thinks so; both take time.
+        model is, and with `explain`, why it thinks so; both take time. `explore` ranks by "thompson", a draw from the
+        posterior, or "ucb", an upper bound, with `seed`, `width` and `draws`; the answer is then in the order of this
+        rule, also without `top`.
         """
         return self.ask(
             Call(
@@ -59,6 +65,10 @@ class Routes(Protocol):
                 "/v1/predict",
                 PredictAnswer,
                 body=given(
+                    explore=explore,
+                    seed=seed,
+                    width=width,
+                    draws=draws,
                     user=user,
                     events=events,
                     context=context,
@@ -74,6 +84,10 @@ class Routes(Protocol):
     def recommend(
         self,
         *,
+        explore: Literal["thompson", "ucb"] | None = None,
+        seed: int | None = None,
+        width: float | None = None,
+        draws: int | None = None,
         user: str | int | None = None,
         events: Sequence[InlineEvent] | None = None,
         top: int | None = None,
@@ -92,7 +106,8 @@ class Routes(Protocol):
         wanted: one value, a list of values of which one must hold, or for a number `{"at_least": 1, "at_most": 5}`.
         With `exclude_seen`, items of the user's events are left out. `offset` skips the best items, to go on from an
         earlier answer. `search` shows only items whose id or title contains the text, with their ranks among all items.
-        With `describe`, each answer also has its ranks and its fields.
+        With `describe`, each answer also has its ranks and its fields. `explore` ranks by "thompson", a draw from the
+        posterior, or "ucb", an upper bound, with `seed`, `width` and `draws`.
 
         `top` is 10 unless given. `exclude_seen` is true unless given.
         """
@@ -102,6 +117,10 @@ class Routes(Protocol):
                 "/v1/recommend",
                 RecommendAnswer,
                 body=given(
+                    explore=explore,
+                    seed=seed,
+                    width=width,
+                    draws=draws,
                     user=user,
                     events=events,
                     top=top,
@@ -195,6 +214,10 @@ class AsyncRoutes(Protocol):
     async def predict(
         self,
         *,
+        explore: Literal["thompson", "ucb"] | None = None,
+        seed: int | None = None,
+        width: float | None = None,
+        draws: int | None = None,
         user: str | int | None = None,
         events: Sequence[InlineEvent] | None = None,
         context: Fields | None = None,
@@ -211,7 +234,9 @@ class AsyncRoutes(Protocol):
         A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context`
         holds the fields that all candidates share. With `top`, the answer holds the best candidates, best first.
         Without it, the answer holds all candidates in the order of the request. With `deviation`, it says how sure the
-        model is, and with `explain`, why it thinks so; both take time.
+        model is, and with `explain`, why it thinks so; both take time. `explore` ranks by "thompson", a draw from the
+        posterior, or "ucb", an upper bound, with `seed`, `width` and `draws`; the answer is then in the order of this
+        rule, also without `top`.
         """
         return await self.ask(
             Call(
@@ -219,6 +244,10 @@ class AsyncRoutes(Protocol):
                 "/v1/predict",
                 PredictAnswer,
                 body=given(
+                    explore=explore,
+                    seed=seed,
+                    width=width,
+                    draws=draws,
                     user=user,
                     events=events,
                     context=context,
@@ -234,6 +263,10 @@ class AsyncRoutes(Protocol):
     async def recommend(
         self,
         *,
+        explore: Literal["thompson", "ucb"] | None = None,
+        seed: int | None = None,
+        width: float | None = None,
+        draws: int | None = None,
         user: str | int | None = None,
         events: Sequence[InlineEvent] | None = None,
         top: int | None = None,
@@ -252,7 +285,8 @@ class AsyncRoutes(Protocol):
         wanted: one value, a list of values of which one must hold, or for a number `{"at_least": 1, "at_most": 5}`.
         With `exclude_seen`, items of the user's events are left out. `offset` skips the best items, to go on from an
         earlier answer. `search` shows only items whose id or title contains the text, with their ranks among all items.
-        With `describe`, each answer also has its ranks and its fields.
+        With `describe`, each answer also has its ranks and its fields. `explore` ranks by "thompson", a draw from the
+        posterior, or "ucb", an upper bound, with `seed`, `width` and `draws`.
 
         `top` is 10 unless given. `exclude_seen` is true unless given.
         """
@@ -262,6 +296,10 @@ class AsyncRoutes(Protocol):
                 "/v1/recommend",
                 RecommendAnswer,
                 body=given(
+                    explore=explore,
+                    seed=seed,
+                    width=width,
+                    draws=draws,
                     user=user,
                     events=events,
                     top=top,

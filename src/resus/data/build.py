@@ -1,5 +1,7 @@
 """From a raw table to an InteractionLog: checks, labels, filters, order, vocabularies, ids."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -7,6 +9,7 @@ from resus.data.fields.feature_map import FeatureMap
 from resus.data.fields.values import as_numbers, as_text, as_times, order_of_ids
 from resus.data.log.log import InteractionLog
 from resus.data.log.manifest import Manifest
+from resus.data.negatives.settings import DrawnNegatives
 from resus.data.negatives.table import with_negatives
 from resus.data.options import BuildOptions, PrepareOptions
 from resus.data.problems import event_key, events_of, refuse
@@ -38,27 +41,9 @@ def log_of_frame(
 
 def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
     """The log of a table that was checked before."""
-    assert table.frame is not None
     assert table.schema is not None
     schema, truth = table.schema, table.truth
-    frame = table.frame.select([*schema.columns, *(truth or ())])
-    frame = frame.with_columns(as_text(frame[name]) for name in (schema.user, schema.item))  # `3.0` and `3` are one
-    frame = _label(frame, schema)
-    frame = _filter(frame, schema, options)
-    negatives = None
-    if schema.negatives is not None:
-        frame, negatives = with_negatives(
-            frame,
-            schema.negatives,
-            user=schema.user,
-            item=schema.item,
-            label=LABEL,
-            of_item=schema.of_item,
-            may_be_of_item=[name for name in schema.fields if name not in schema.of_user],
-            seed=options.seed,
-            times=as_times(frame[schema.time]) if schema.time else None,
-        )
-    frame = _sort(frame, schema)
+    frame, negatives = rows_of_log(table, options)
     features = FeatureMap.learn(frame, schema, options.min_count)
     ids, weights = features.encode(frame, table.where)
     users = frame[schema.user]
@@ -81,6 +66,33 @@ def assemble_log(table: RawTable, options: BuildOptions) -> InteractionLog:
             sides=dict(table.sides),
         ),
     )
+
+
+def rows_of_log(
+    table: RawTable, options: BuildOptions, more: Sequence[str] = ()
+) -> tuple[pl.DataFrame, DrawnNegatives | None]:
+    """The rows of the log of a table in their order, with `more` of its columns; and how negatives were drawn."""
+    assert table.frame is not None
+    assert table.schema is not None
+    schema = table.schema
+    frame = table.frame.select(list(dict.fromkeys([*schema.columns, *(table.truth or ()), *more])))
+    frame = frame.with_columns(as_text(frame[name]) for name in (schema.user, schema.item))  # `3.0` and `3` are one
+    frame = _label(frame, schema)
+    frame = _filter(frame, schema, options)
+    negatives = None
+    if schema.negatives is not None:
+        frame, negatives = with_negatives(
+            frame,
+            schema.negatives,
+            user=schema.user,
+            item=schema.item,
+            label=LABEL,
+            of_item=schema.of_item,
+            may_be_of_item=[name for name in schema.fields if name not in schema.of_user],
+            seed=options.seed,
+            times=as_times(frame[schema.time]) if schema.time else None,
+        )
+    return _sort(frame, schema), negatives
 
 
 def _label(frame: pl.DataFrame, schema: TableSchema) -> pl.DataFrame:

@@ -10,6 +10,7 @@ from resus.external.choice import refuse_path_as_text
 from resus.external.score_column import SCORE, ScoreColumn
 from resus.model.encoders import ENCODERS, EncoderSettings, OwnEncoderSettings
 from resus.model.learners import LEARNERS, LearnerSettings
+from resus.serving.exploring import Rule
 
 LearnerKind = Literal["plus", "ridge", "nearest"]
 EncoderKind = Literal["lr", "fm", "wide-deep", "deepfm", "xdeepfm"]
@@ -31,6 +32,10 @@ class Wishes(SideTables, total=False):
     exclude_seen: bool
     context: Mapping[str, Any] | None
     filter: Mapping[str, Any] | None
+    explore: Rule | None
+    seed: int | None
+    width: float | None
+    draws: int | None
 
 
 class Choice(NamedTuple):

@@ -42,6 +42,7 @@ from resus.model.predictors.base import Predictor
 from resus.progress import Progress, silent
 from resus.scoring.scorer import Scorer
 from resus.serving.catalogue import Catalogue
+from resus.serving.exploring import Rule, exploring_of
 from resus.serving.offline import recommendations
 from resus.training.run import Run, delete_checkpoints
 from resus.training.train import train
@@ -340,6 +341,10 @@ class Resus:
         exclude_seen: bool = True,
         context: Mapping[str, Any] | None = None,
         filter: Mapping[str, Any] | None = None,  # noqa: A002  # as the service calls it
+        explore: Rule | None = None,
+        seed: int | None = None,
+        width: float | None = None,
+        draws: int | None = None,
         users: Any = None,
         items: Any = None,
     ) -> Any:
@@ -349,6 +354,11 @@ class Resus:
         value, a list of which one must hold, or for a number {"at_least": 1, "at_most": 5}. Fields that do not describe
         an item are those of the user's last event, unless `context` sets them. `users` and `items` are as in `predict`;
         the ranked items have the fields that they have in the log.
+
+        `explore` ranks by "thompson", a draw from the posterior, or "ucb", an upper bound, stretched by `width`. The
+        answer then has the columns ranked_by, propensity (from `draws` draws), greedy, seed and draws. The first user
+        explores with the `seed`, the next one with the next, so that users are independent; a request to the service
+        with the seed of a row gives the same answer.
         """
         fitted = self._fitted()
         if self.config.predictor.score_column:
@@ -358,6 +368,7 @@ class Resus:
             )
         if top < 1:
             raise ConfigError(f"top is {top}: give 1 or more")
+        exploring = exploring_of(explore, seed=seed, width=width, draws=draws)
         opened = log_as_learned(self, self.log_path if log is None else log, users=users, items=items)
         check_same_log(self, opened)
         table = recommendations(
@@ -365,10 +376,12 @@ class Resus:
             replace(inference_of(self.config, fitted.features, fitted.model.on_cpu()), negatives=fitted.negatives),
             Catalogue.of(recoded(opened, fitted.features), met_by(self, opened).split()),
             as_table(support, self, "the support"),
+            name=self.name,
             top=top,
             exclude_seen=exclude_seen,
             context=context or {},
             wanted=filter or {},
+            exploring=exploring,
         )
         return like(support, table, same_rows=False)
 

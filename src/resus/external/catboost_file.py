@@ -18,6 +18,7 @@ from resus.external.scoring_model import broken_file, library
 
 LOGISTIC = ("Logloss", "CrossEntropy")
 BOOLEANS = {"true": "1", "false": "0"}  # how tables and CatBoost write them
+ALL = -1  # threads, as CatBoost counts them
 NEVER_SEEN = "a category that no table has"
 
 
@@ -30,9 +31,10 @@ class CatboostFile:
     model: Any
     categories: frozenset[int]
     words: frozenset[int]
+    threads: int
 
     @classmethod
-    def read(cls, path: Path, data: bytes) -> Self:
+    def read(cls, path: Path, data: bytes, threads: int) -> Self:
         catboost = library("catboost", path.name)
         model = catboost.CatBoost()
         try:
@@ -53,6 +55,7 @@ class CatboostFile:
             model,
             frozenset(model.get_cat_feature_indices()),
             frozenset(model.get_text_feature_indices()),
+            threads or ALL,
         )
 
     def logits(self, frame: pl.DataFrame) -> Doubles:
@@ -68,7 +71,8 @@ class CatboostFile:
 
     def _said(self, columns: dict[str, Any]) -> Doubles:
         rows = library("pandas", self.name).DataFrame(columns)
-        return np.asarray(self.model.predict(rows, prediction_type="RawFormulaVal"), dtype=np.float64)
+        said = self.model.predict(rows, prediction_type="RawFormulaVal", thread_count=self.threads)
+        return np.asarray(said, dtype=np.float64)
 
     def _column(self, place: int, series: pl.Series) -> Any:
         if place in self.words:

@@ -11,7 +11,7 @@ from resus.external.catboost_file import CatboostFile
 from resus.external.in_python import Estimator, Function
 from resus.external.lightgbm_file import LightgbmFile
 from resus.external.onnx_file import OnnxFile
-from resus.external.scoring_model import ScoringModel, broken_file, library
+from resus.external.scoring_model import EVERY_THREAD, ScoringModel, broken_file, library
 from resus.external.trial import try_in_a_process
 from resus.external.xgboost_file import XgboostFile
 from resus.files import read_bounded, reason_of
@@ -25,7 +25,7 @@ class _Format:
 
     module: str
     title: str
-    read: Callable[[Path, bytes], ScoringModel]
+    read: Callable[[Path, bytes, int], ScoringModel]
 
 
 LIGHTGBM = _Format("lightgbm", "LightGBM", LightgbmFile.read)
@@ -96,21 +96,21 @@ class ModelFile:
             raise ConfigError(f"{path} cannot be read ({reason_of(error)}): check the path of the model") from None
         return cls(path, content, hashlib.sha256(content).hexdigest())
 
-    def model(self, *, known: bool = False) -> ScoringModel:
+    def model(self, *, known: bool = False, threads: int = EVERY_THREAD) -> ScoringModel:
         """The model. Unless these very bytes are `known` to be sound, another process opens them first."""
         kind = FILES[self.path.suffix.lower()]
         library(kind.module, self.path.name)
         if not known and (kind.module, self.sha256) not in _TRIED:
             try_in_a_process(self.path, self.content, kind.title)
             _TRIED.add((kind.module, self.sha256))
-        return open_here(self.path, self.content)
+        return open_here(self.path, self.content, threads)
 
 
-def open_here(path: Path, content: bytes) -> ScoringModel:
-    """The model of these bytes, opened in this process, which a library may end."""
+def open_here(path: Path, content: bytes, threads: int = EVERY_THREAD) -> ScoringModel:
+    """The model of these bytes, opened in this process, which a library may end. It scores in so many threads."""
     kind = FILES[path.suffix.lower()]
     try:
-        return kind.read(path, content)
+        return kind.read(path, content, threads)
     except ResusError:
         raise
     except Exception as error:  # whatever a library raises for bytes that it does not expect

@@ -26,9 +26,10 @@ class LightgbmFile:
     booster: Any
     slope: float | None  # logit = slope * raw score; None for a random forest, whose raw score is not a logit
     listed: Mapping[int, Categories]
+    threads: int
 
     @classmethod
-    def read(cls, path: Path, data: bytes) -> Self:
+    def read(cls, path: Path, data: bytes, threads: int) -> Self:
         lightgbm = library("lightgbm", path.name)
         try:
             content = data.decode("utf-8")
@@ -43,13 +44,14 @@ class LightgbmFile:
             booster,
             _slope(content, path.name),
             _listed(booster, content, path),
+            threads,
         )
 
     def logits(self, frame: pl.DataFrame) -> Doubles:
         rows = matrix(frame, self.listed)
         if self.slope is None:
-            return logits_of(self.booster.predict(rows), self.name)
-        raw: Doubles = self.booster.predict(rows, raw_score=True)
+            return logits_of(self.booster.predict(rows, num_threads=self.threads), self.name)
+        raw: Doubles = self.booster.predict(rows, raw_score=True, num_threads=self.threads)
         return raw * self.slope
 
 

@@ -38,8 +38,8 @@ class OnnxFile:
     is_logit: bool
 
     @classmethod
-    def read(cls, path: Path, data: bytes) -> Self:
-        graph = _graph(path, data)
+    def read(cls, path: Path, data: bytes, threads: int) -> Self:
+        graph = _graph(path, data, threads)
         output = _output(graph.get_outputs(), path.name)
         return cls(path.name, _reads(graph.get_inputs(), path), graph, output.name, _is_logit(output, path.name))
 
@@ -67,10 +67,11 @@ class OnnxFile:
         return said if self.is_logit else logits_of(said, self.name)
 
 
-def _graph(path: Path, data: bytes) -> Any:
+def _graph(path: Path, data: bytes, threads: int) -> Any:
     """Load these bytes alone, because the hash covers only them."""
     onnxruntime = library("onnxruntime", path.name)
     alone = onnxruntime.SessionOptions()
+    alone.intra_op_num_threads = alone.inter_op_num_threads = threads
     alone.add_session_config_entry(WEIGHTS_FOLDER, str(path))  # this is not a folder, so no other files are found
     start = functools.partial(onnxruntime.InferenceSession, providers=["CPUExecutionProvider"])
     try:

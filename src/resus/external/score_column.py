@@ -138,7 +138,7 @@ class ScoreColumn:
         for start in range(0, frame.height, BLOCK_ROWS):
             block = frame.slice(start, BLOCK_ROWS).select(columns)
             try:
-                scores[start : start + block.height] = self._checked(block)
+                scores[start : start + block.height] = self.logits(block)
             except RowError as bad:
                 row = start + bad.row
                 line = first_row + row + 1 if lines is None else int(lines[row])
@@ -152,6 +152,22 @@ class ScoreColumn:
                     f"the table without the label '{schema.label}'; check that it can score these"
                 ) from error
         return frame.with_columns(pl.Series(self.name, scores))
+
+    def logits(self, block: pl.DataFrame) -> Doubles:
+        """The logits of rows that hold exactly the columns that the model reads, all of them finite."""
+        assert self.model is not None
+        said = self.model.logits(block)
+        if said.shape not in ((block.height,), (block.height, 1)):
+            raise DataError(
+                f"{self.written_by} gave an answer of the shape {list(said.shape)} for {block.height:,} rows: "
+                "it must give one logit per row"
+            )
+        said = said.reshape(-1)
+        odd = np.flatnonzero(~np.isfinite(said))
+        if len(odd):
+            what = f"{self.written_by} gives {said[odd[0]]}, which is not a finite logit"
+            raise RowError(int(odd[0]), None, what, "check the row, or fix the model")
+        return said
 
     def learned_on(
         self, frame: pl.DataFrame, schema: TableSchema, where: str, lines: pl.Series | None = None
@@ -183,19 +199,3 @@ class ScoreColumn:
                 "that calls it"
             )
         return fields
-
-    def _checked(self, block: pl.DataFrame) -> Doubles:
-        """The logits of some rows, all of them finite."""
-        assert self.model is not None
-        said = self.model.logits(block)
-        if said.shape not in ((block.height,), (block.height, 1)):
-            raise DataError(
-                f"{self.written_by} gave an answer of the shape {list(said.shape)} for {block.height:,} rows: "
-                "it must give one logit per row"
-            )
-        said = said.reshape(-1)
-        odd = np.flatnonzero(~np.isfinite(said))
-        if len(odd):
-            what = f"{self.written_by} gives {said[odd[0]]}, which is not a finite logit"
-            raise RowError(int(odd[0]), None, what, "check the row, or fix the model")
-        return said

@@ -11,6 +11,7 @@ from resus.errors import ConfigError
 from resus.extras import need_module
 
 Reads = tuple[str, ...] | int | None
+EVERY_THREAD = 0  # a library scores in as many threads as it likes
 
 
 class ScoringModel(Protocol):

@@ -27,9 +27,10 @@ class XgboostFile:
     reads: tuple[str, ...] | int
     booster: Any
     listed: Mapping[int, Categories]
+    threads: int
 
     @classmethod
-    def read(cls, path: Path, data: bytes) -> Self:
+    def read(cls, path: Path, data: bytes, threads: int) -> Self:
         xgboost = library("xgboost", path.name)
         booster = xgboost.Booster()
         if not data[-_END:].rstrip().endswith(b"}"):  # XGBoost takes all memory for sizes that it reads from garbage
@@ -41,12 +42,15 @@ class XgboostFile:
             raise broken_file(path, "XGBoost", "the library cannot read it") from None
         if objective not in LOGISTIC:
             raise not_binary(path.name, f"its objective is '{objective}', none of {', '.join(LOGISTIC)}")
+        booster.set_param({"nthread": threads})
         names = booster.feature_names
-        return cls(path.name, tuple(names) if names else booster.num_features(), booster, _listed(booster, path))
+        reads = tuple(names) if names else booster.num_features()
+        return cls(path.name, reads, booster, _listed(booster, path), threads)
 
     def logits(self, frame: pl.DataFrame) -> Doubles:
         rows = library("xgboost", self.name).DMatrix(
             matrix(frame, self.listed),
+            nthread=self.threads,
             feature_names=self.booster.feature_names,
             feature_types=self.booster.feature_types,
             enable_categorical=True,

@@ -8,7 +8,8 @@ import msgspec
 import numpy as np
 
 from resus.model.inference.model import Scores
-from resus.serving.messages import Cause, KindOfParts, PredictAnswer, Reason, ScoredCandidate
+from resus.serving.explored import Explored
+from resus.serving.messages import Cause, ExplorationOfCandidates, KindOfParts, PredictAnswer, Reason, ScoredCandidate
 
 
 class _Candidate(msgspec.Struct, gc=False):
@@ -24,6 +25,13 @@ class _Candidate(msgspec.Struct, gc=False):
     causes: list[dict[str, Any]] | msgspec.UnsetType = msgspec.UNSET
 
 
+class _ExploredCandidate(_Candidate):
+    """`ScoredCandidate` of a request that explores."""
+
+    ranked_by: float = 0.0
+    propensity: float = 0.0
+
+
 class _Answer(msgspec.Struct):
     """`PredictAnswer` on the wire."""
 
@@ -32,6 +40,7 @@ class _Answer(msgspec.Struct):
     model: str
     parts: str | msgspec.UnsetType
     answers: list[_Candidate]
+    exploration: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -50,6 +59,7 @@ class Scored:
     scores: Scores
     top: int | None
     warnings: Sequence[str] = ()
+    explored: Explored | None = None  # the order of the answers, if the request explores
 
     def as_json(self) -> bytes:
         """What `as_message` says, without an object of pydantic for each candidate."""
@@ -63,8 +73,14 @@ class Scored:
                 because, causes = self._reasons(candidate.candidate)
                 candidate.because = because
                 candidate.causes = unset if causes is None else causes
+        exploration: dict[str, Any] | msgspec.UnsetType = unset
+        if self.explored is not None:
+            both = zip(candidates, self.explored.by_answer(), strict=True)
+            candidates = [_ExploredCandidate(*msgspec.structs.astuple(one), *told.values()) for one, told in both]
+            exploration = self._exploration(self.explored)
         told = list(self.warnings) or unset
-        return _encode(_Answer(self.user, self.support, self.model, self._kind() or unset, candidates, told))
+        kind = self._kind() or unset
+        return _encode(_Answer(self.user, self.support, self.model, kind, candidates, exploration, told))
 
     def as_message(self) -> PredictAnswer:
         answers = []
@@ -87,6 +103,10 @@ class Scored:
             )
         kind = self._kind()
         more: dict[str, Any] = {} if kind is None else {"parts": kind}
+        if self.explored is not None:
+            both = zip(answers, self.explored.by_answer(), strict=True)
+            answers = [answer.model_copy(update=told) for answer, told in both]
+            more["exploration"] = ExplorationOfCandidates(**self._exploration(self.explored))
         if self.warnings:
             more["warnings"] = list(self.warnings)
         return PredictAnswer(
@@ -96,6 +116,10 @@ class Scored:
             answers=answers,
             **more,
         )
+
+    @staticmethod
+    def _exploration(explored: Explored) -> dict[str, Any]:
+        return {**explored.facts(), "greedy": explored.greedy.tolist()}
 
     def _kind(self) -> KindOfParts | None:
         explanation = self.scores.explanation
@@ -110,8 +134,9 @@ class Scored:
         columns = [probability, scores.basis, scores.residual]
         if scores.deviation is not None:
             columns.append(scores.deviation)
-        if self.top is not None:
-            order = np.argsort(-probability, kind="stable")[: self.top]
+        if self.explored is not None or self.top is not None:
+            order = np.argsort(-probability, kind="stable") if self.explored is None else self.explored.order
+            order = order[: self.top]
             columns = [column[order] for column in columns]
             places = order.tolist()
             items = [items[place] for place in places]

@@ -13,9 +13,10 @@ from resus.data.fields.unknown import not_fields
 from resus.data.fields.values import spelled
 from resus.errors import DataError, RowError
 from resus.model.inference.model import Scores
-from resus.model.inference.parts import Crowd, Rows, sigmoid
+from resus.model.inference.parts import Crowd, Rows, Spread, sigmoid
 from resus.serving.answers import Scored
 from resus.serving.at_once import MOST_CANDIDATES, NotAtOnceError
+from resus.serving.explored import Explored, need_spread, rank, rank_all
 from resus.serving.items import ItemChange, ItemChanges, latest
 from resus.serving.limits import EVENTS_PER_USER, MAX_FEATURES_BYTES, MAX_ID, check_times
 from resus.serving.live.user import LiveUser
@@ -24,6 +25,7 @@ from resus.serving.loaded import LoadedModel
 from resus.serving.messages import (
     EventResult,
     EventsAnswer,
+    ExplorationOfItems,
     InlineEvent,
     PostedEvent,
     PredictAnswer,
@@ -38,7 +40,7 @@ from resus.serving.messages import (
 from resus.serving.noticed import Noticed, Tally
 from resus.serving.profiles import NO_PROFILE, described
 from resus.serving.ranking import best_of, containing, descriptions, matching
-from resus.serving.shelf import Shelf
+from resus.serving.shelf import Context, Shelf
 from resus.serving.store import Event, EventStore, add_traced
 from resus.serving.store.protocol import as_json
 
@@ -57,8 +59,8 @@ class Engine:
         self._changes: ItemChanges | None = None
         self._refreshing = threading.Lock()
         self.shelf: Shelf | None = None
-        if loaded.catalogue is not None and not loaded.config.predictor.score_column:  # else a row may have no score
-            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue)
+        if loaded.catalogue is not None and (loaded.own or not loaded.config.predictor.score_column):  # all have scores
+            self.shelf = Shelf(loaded.model, loaded.features, loaded.catalogue, own=loaded.own)
 
     def follow(self, changes: ItemChanges) -> None:
         """Apply changes of items, those that are known now and those to come."""
@@ -71,14 +73,19 @@ class Engine:
         if self._changes is None or loaded.catalogue is None:
             raise DataError("this model has no catalogue: serve the folder that 'resus export' writes")
         own = [name for name in loaded.catalogue.fields if name != loaded.item]
+        if loaded.own is not None:
+            own += [name for name in loaded.own.own_of_item if name not in own]
         for name in change.fields:
             if name not in own:
                 raise DataError(f"fields: {name!r} is not a field that describes an item: use {', '.join(own)}")
         if len(change.model_dump_json()) > MAX_FEATURES_BYTES:
             raise DataError(f"the item takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its title or its fields")
         row = Rows(*loaded.features.encode_rows([change.fields]))  # what the model cannot read is not stored
-        if not change.removed and loaded.catalogue.place_of(change.item) < 0:
+        is_new = not change.removed and loaded.catalogue.place_of(change.item) < 0
+        if is_new:
             loaded.catalogue.refuse_missing(loaded.features, row)
+        if loaded.own is not None and not change.removed:
+            loaded.own.check_item(change.item, change.fields, is_new=is_new)
         self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
         self._refresh()
 
@@ -98,9 +105,10 @@ class Engine:
             if not changes:
                 return
             catalogue, changed = self.loaded.catalogue.updated(self.loaded.features, changes)
+            own = self.loaded.own and self.loaded.own.updated(catalogue, changes)
             if self.shelf is not None:
-                self.shelf = self.shelf.updated(catalogue, changed)
-            self.loaded = replace(self.loaded, catalogue=catalogue)
+                self.shelf = self.shelf.updated(catalogue, changed, own)
+            self.loaded = replace(self.loaded, catalogue=catalogue, own=own)
             self.live_users.change_items(self.loaded, changed.tolist())
 
     def observe(self, events: Sequence[PostedEvent]) -> EventsAnswer:
@@ -142,20 +150,28 @@ class Engine:
         `at_once` refuses a request that takes waiting or much work. The others ask for few items of the catalogue in a
         context that is kept, for a user who is live or has no events.
         """
-        if at_once and _is_long(request):
+        if at_once and (self.loaded.own or _is_long(request)):  # the user's own model takes its time
             raise NotAtOnceError
         self._refresh(at_once=at_once)
-        noticed = Noticed()
+        noticed, exploring = Noticed(), request.exploring
 
-        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Sequence[str | None], Scores]:
-            return self._scored(request, live, profile, noticed, at_once=at_once)
+        def scored(
+            live: LiveUser, profile: Mapping[str, Any]
+        ) -> tuple[Sequence[str | None], Scores, Crowd | None, Spread | None]:
+            spread = None if exploring is None else need_spread(live.support.spread(), self.loaded.name)
+            return *self._scored(request, live, profile, noticed, at_once=at_once), spread
 
-        events, (items, scores) = self._ask(request, scored, at_once=at_once)
+        events, (items, scores, encoded, spread) = self._ask(request, scored, at_once=at_once)
         if not all(np.isfinite(values).all() for values in _numbers(scores)):
             raise DataError(TOO_EXTREME)
+        explored: Explored | None = None
+        if exploring is not None and spread is not None and encoded is not None:
+            logits, asked = scores.basis + scores.residual, request.top or len(items)
+            explored = rank(exploring, spread, logits, encoded[1].__getitem__, asked)
         known = [(event.id, self.loaded.item_of(event.features)) for event in events] if request.explain else []
         warnings = noticed.tell(self.loaded.field_names, self.tally)
-        return Scored(request.user, self.loaded.name, items, known, len(events), scores, request.top, warnings)
+        name, top = self.loaded.name, request.top
+        return Scored(request.user, name, items, known, len(events), scores, top, warnings, explored)
 
     def recommend(self, request: RecommendRequest) -> RecommendAnswer:
         """The best items of the whole catalogue."""
@@ -166,18 +182,19 @@ class Engine:
         context = loaded.with_item(request.context)
         if not shelf.knows(context):
             raise DataError(
-                f"context: {', '.join(shelf.catalogue.fields)} are fields of the items: leave them out, or use filter"
+                f"context: {', '.join(sorted(shelf.of_items))} are fields of the items: leave them out, or use filter"
             )
         allowed = matching(shelf.catalogue, loaded.features, request.filter)
-        noticed = Noticed()
+        noticed, exploring = Noticed(), request.exploring
 
-        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Floats, Floats]:
+        def scored(live: LiveUser, profile: Mapping[str, Any]) -> tuple[Floats, Floats, Context, Spread | None]:
             kept = shelf.context(described(context, profile))
             noticed.add(kept.unknown, 1)
             noticed.add_names(context, loaded.field_names)
-            return shelf.score_all(live.support, kept)
+            spread = None if exploring is None else need_spread(live.support.spread(), loaded.name)
+            return *shelf.score_all(live.support, kept), kept, spread
 
-        events, (basis, residual) = self._ask(request, scored)
+        events, (basis, residual, kept, spread) = self._ask(request, scored)
         if request.exclude_seen and events:
             seen = [shelf.catalogue.place_of(event.features.get(loaded.item)) for event in events]
             allowed[[place for place in seen if place >= 0]] = False
@@ -185,7 +202,13 @@ class Engine:
         if not np.isfinite(scores).all():
             raise DataError(TOO_EXTREME)
         shown = containing(shelf.catalogue, request.search, allowed) if request.search else allowed
-        best = best_of(scores, shown, request.offset + request.top)[request.offset :]
+        explored: Explored | None = None
+        if exploring is None or spread is None:
+            best = best_of(scores, shown, request.offset + request.top)[request.offset :]
+        else:
+            explored = rank_all(exploring, spread, scores, shown, shelf, kept, request.offset + request.top)
+            explored = explored.without_first(request.offset)
+            best = explored.order
         columns = (column.tolist() for column in (sigmoid(scores[best]), basis[best], residual[best]))
         answers = [
             Recommended(item=shelf.catalogue.items[place], title=shelf.catalogue.titles[place], **numbers)
@@ -197,6 +220,10 @@ class Engine:
             answers = [answer.model_copy(update=one) for answer, one in zip(answers, told, strict=True)]
         warnings = noticed.tell(loaded.field_names, self.tally)
         more: dict[str, Any] = {"found": int(shown.sum())} if request.search else {}
+        if explored is not None:
+            answers = [answer.model_copy(update=one) for answer, one in zip(answers, explored.by_answer(), strict=True)]
+            greedy = [shelf.catalogue.items[place] for place in explored.greedy.tolist()]
+            more["exploration"] = ExplorationOfItems(**explored.facts(), greedy=greedy)
         if warnings:
             more["warnings"] = warnings
         return RecommendAnswer(
@@ -236,10 +263,12 @@ class Engine:
         self._refresh()
         loaded = self.loaded
         of_items = loaded.catalogue.fields if loaded.catalogue else (loaded.item,)
+        if loaded.own is not None:
+            of_items += loaded.own.own_of_item
         for name in fields:
             if name in of_items or name == "item":
                 raise DataError(f"fields: {name!r} describes an item, not a user: leave it out")
-            if name == loaded.config.predictor.score_column:
+            if name == loaded.score:
                 raise DataError(f"fields: {name!r} is the score of the shared model, which each candidate brings")
         kept = {name: value for name, value in fields.items() if name in loaded.field_names}
         if fields and not kept:
@@ -247,6 +276,8 @@ class Engine:
         if len(as_json(kept, "the fields of a profile")) > MAX_FEATURES_BYTES:
             raise DataError(f"the profile takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its values")
         loaded.features.encode_rows([kept])  # what the model cannot read is not stored
+        if loaded.own is not None:
+            loaded.own.check(kept)
         self._check_still_readable(user, kept)
         try:
             self.store.set_profile(user, kept)
@@ -326,21 +357,23 @@ class Engine:
 
     def _scored(
         self, request: PredictRequest, live: LiveUser, profile: Mapping[str, Any], noticed: Noticed, *, at_once: bool
-    ) -> tuple[Sequence[str | None], Scores]:
-        """The ids of the candidates, and their scores for a live user with a profile."""
+    ) -> tuple[Sequence[str | None], Scores, Crowd | None]:
+        """The ids of the candidates, their scores for a live user with a profile, and their codes if it needed them."""
         loaded, shelf = self.loaded, self.shelf
         context = loaded.with_item(request.context)
         deviation, explain = request.deviation, request.explain
         if request.items is not None and shelf is not None and shelf.knows(context):
             places, names = shelf.places(request.items)
-            kept = shelf.context(described(context, profile), at_once=at_once)
             strangers = int((places == len(shelf)).sum())
-            noticed.add({loaded.item: strangers} if strangers else {}, len(places))
-            noticed.add(kept.unknown, 1)
-            noticed.add_names(context, loaded.field_names)
-            if deviation or explain:
-                return names, live.score_encoded(*shelf.encode(places, kept), deviation=deviation, explain=explain)
-            return names, shelf.score(live, places, kept, at_once=at_once)
+            if not (strangers and loaded.own):  # what the user's own model says of them, the shelf does not know
+                kept = shelf.context(described(context, profile), at_once=at_once)
+                noticed.add({loaded.item: strangers} if strangers else {}, len(places))
+                noticed.add(kept.unknown, 1)
+                noticed.add_names(context, loaded.field_names)
+                if deviation or explain or request.explore is not None:
+                    encoded = shelf.encode(places, kept)
+                    return names, live.score_encoded(*encoded, deviation=deviation, explain=explain), encoded
+                return names, shelf.score(live, places, kept, at_once=at_once), None
         if at_once:
             raise NotAtOnceError
         candidates: list[dict[str, Any]]
@@ -355,8 +388,8 @@ class Engine:
             loaded.check_scores(rows)
         except RowError as bad:
             raise DataError(_missing_score(request, bad)) from None
-        ids = [loaded.item_of(row) for row in candidates]
-        return ids, live.score_encoded(*loaded.model.encode(rows), deviation=deviation, explain=explain)
+        ids, encoded = [loaded.item_of(row) for row in candidates], loaded.model.encode(rows)
+        return ids, live.score_encoded(*encoded, deviation=deviation, explain=explain), encoded
 
     def _inline_events(self, sent: Sequence[InlineEvent]) -> tuple[Event, ...]:
         """Inline events in order, under the rules of the store: a known id corrects, and the latest count."""
@@ -396,8 +429,8 @@ class Engine:
 
 def _is_long(request: PredictRequest) -> bool:
     """Whether it takes much work to answer a request, whatever is kept."""
-    asked = request.items
-    return asked is None or len(asked) > MOST_CANDIDATES or bool(request.events) or request.deviation or request.explain
+    asked, more = request.items, request.deviation or request.explain or request.explore is not None
+    return asked is None or len(asked) > MOST_CANDIDATES or bool(request.events) or more
 
 
 def _no_catalogue(loaded: LoadedModel) -> str:

@@ -10,6 +10,7 @@ from resus.data.log.log import InteractionLog
 from resus.data.log.recoded import recoded
 from resus.data.problems import refuse
 from resus.data.readers.delimited import read_delimited
+from resus.data.split import UserSplit
 from resus.errors import ConfigError, DataError
 from resus.extras import missing, need
 from resus.files import MAX_JSON_BYTES, atomic_folder, open_regular, read_bounded
@@ -17,6 +18,8 @@ from resus.serving.catalogue import CATALOGUE, Catalogue
 from resus.serving.histories import TEST_USERS, histories_of, write_histories
 from resus.serving.loaded import RESULTS
 from resus.serving.onnx import ENCODER, PREDICTOR, export_onnx
+from resus.serving.own_inputs import OwnInputs
+from resus.serving.own_model import FILE as OWN_MODEL
 from resus.serving.profiles import PROFILES, Profiles
 
 PARTS = {FACTS, WEIGHTS, NEGATIVES, RESULTS, CATALOGUE, PROFILES, TEST_USERS, ENCODER}
@@ -30,10 +33,14 @@ def export(
     titles: Mapping[str, str],
     onnx: bool | None = None,
     profiles: bool = True,
+    score_with: Path | None = None,
+    table: Path | None = None,
 ) -> list[str]:
     """Write the folder and return the names of its files. `titles` maps items to titles and may be empty.
 
     By default, ONNX files are written if the extra is installed. Without `profiles`, the export holds no user ids.
+    `score_with` is the file of the user's own model, which the service then runs, and `table` the table of the log, if
+    it moved.
     """
     check_out_folder(out)
     if onnx:
@@ -48,6 +55,7 @@ def export(
     model = rebuild(artifact)
     log = recoded(log, artifact.features)
     split = artifact.users.among(log).split() if artifact.users else artifact.config.user_split(log.n_users)
+    own = None if score_with is None else OwnInputs.of(score_with, artifact, log, table)
     catalogue = Catalogue.of(log, split).with_titles(titles)
     if titles and not any(catalogue.titles):
         raise DataError(f"none of the {len(titles):,} titles belongs to an item of {log_folder}: check the titles file")
@@ -55,11 +63,7 @@ def export(
         for name in (WEIGHTS, NEGATIVES):
             if name in opened:
                 (aside / name).write_bytes(opened.read(name))
-        catalogue.save(aside)
-        described = Profiles.of(log, split.train, catalogue) if profiles else None
-        if described is not None and described.fields:
-            described.save(aside)
-        write_histories(aside, histories_of(log, split.test, catalogue, seed=artifact.config.seed))
+        _write_log_parts(aside, log, split, catalogue, own, seed=artifact.config.seed, profiles=profiles)
         if onnx or (onnx is None and not missing("onnx")):
             export_onnx(model, artifact.features, aside)
         write_facts(aside, opened.facts, [path.name for path in aside.iterdir()])
@@ -68,12 +72,37 @@ def export(
         return sorted(path.name for path in aside.iterdir())
 
 
+def _write_log_parts(
+    folder: Path,
+    log: InteractionLog,
+    split: UserSplit,
+    catalogue: Catalogue,
+    own: OwnInputs | None,
+    *,
+    seed: int,
+    profiles: bool,
+) -> None:
+    """What comes from the log: the catalogue, profiles, test users, and what the user's own model reads."""
+    if own is not None:
+        catalogue = own.with_score_in_context(catalogue)
+    catalogue.save(folder)
+    described = Profiles.of(log, split.train, catalogue) if profiles else None
+    if described is not None and described.fields:
+        described.save(folder)
+    raw = None
+    if own is not None:
+        raw = own.save(folder, log, catalogue, described.fields if described else (), profiles=profiles)
+        catalogue = own.without_score(catalogue)
+    if own is None or raw is not None:  # else nothing can score what test users did
+        write_histories(folder, histories_of(log, split.test, catalogue, seed=seed, raw=raw))
+
+
 def check_out_folder(folder: Path) -> None:
     """Only an older export may be replaced."""
     if folder.is_file():
         raise ConfigError(f"{folder} is a file: choose a folder for the export")
     found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    foreign = {name for name in found - PARTS if not name.startswith(Path(PREDICTOR).stem)}
+    foreign = {name for name in found - PARTS if not name.startswith((Path(PREDICTOR).stem, OWN_MODEL))}
     if found and (CATALOGUE not in found or foreign):
         raise ConfigError(
             f"{folder} holds {min(foreign or found)}, so it is not an export: choose another folder with --out"

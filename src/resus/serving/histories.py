@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from resus.arrays import Integers
 from resus.checked_folder import CheckedFolder
 from resus.data.log.log import InteractionLog
@@ -36,8 +38,13 @@ class Histories(Sequence[UserHistory]):
         return UserHistory.model_validate_json(self._texts[place])
 
 
-def histories_of(log: InteractionLog, users: Integers, catalogue: Catalogue, *, seed: int) -> list[UserHistory]:
-    """The events of some of the users, drawn at random, in the order of the evaluation."""
+def histories_of(
+    log: InteractionLog, users: Integers, catalogue: Catalogue, *, seed: int, raw: pl.DataFrame | None = None
+) -> list[UserHistory]:
+    """The events of some of the users, drawn at random, in the order of the evaluation.
+
+    `raw` holds what the user's own model reads of the log's rows, so that they need no score.
+    """
     from resus.episodes.prefixes import OrderedUsers  # imports torch, which a service does not need
 
     ordered = OrderedUsers.of(log, users, seed)
@@ -45,17 +52,20 @@ def histories_of(log: InteractionLog, users: Integers, catalogue: Catalogue, *, 
     long_enough = (ordered.lengths > 1).nonzero()[0]  # one event to learn from, and one to compare with
     chosen = generator(Purpose.PLAYGROUND_USERS, seed).permutation(long_enough)[:MAX_HISTORIES]
     chosen.sort()
-    histories = (_history(log, ordered.rows[starts[place] :][: ordered.lengths[place]], catalogue) for place in chosen)
+    rows = (ordered.rows[starts[place] :][: ordered.lengths[place]] for place in chosen)
+    histories = (_history(log, each, catalogue, raw) for each in rows)
     return [history for history in histories if len(history.events) > 1]
 
 
-def _history(log: InteractionLog, rows: Integers, catalogue: Catalogue) -> UserHistory:
+def _history(log: InteractionLog, rows: Integers, catalogue: Catalogue, raw: pl.DataFrame | None) -> UserHistory:
     events = []
     for row in rows[:MAX_HISTORY_EVENTS]:
         values = log.features.decode(log.ids[row], None if log.weights is None else log.weights[row])
         item = values[log.features.item]
         if item is not None:
             context = {name: values[name] for name in catalogue.context}
+            if raw is not None:
+                context |= raw.row(row, named=True)
             events.append(PastEvent(item=item, context=context, label=float(log.labels[row])))
     return UserHistory(events=events)
 

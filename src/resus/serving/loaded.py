@@ -21,10 +21,12 @@ from resus.serving.catalogue import CATALOGUE, MAX_CHOICES, Catalogue
 from resus.serving.histories import TEST_USERS, read_histories
 from resus.serving.live.user import LiveUser
 from resus.serving.messages import CatalogueItem, FieldAnswer, PastEvent, Role, UserHistory
+from resus.serving.own_model import INPUTS, OwnModel
 from resus.serving.profiles import NO_PROFILE, PROFILES, Profiles, described
 from resus.serving.store import Event
 
 RESULTS = "results.json"
+COLUMN = "column"  # the kind of what only the user's own model reads
 
 
 class Meaning(NamedTuple):
@@ -49,6 +51,7 @@ class LoadedModel:
     profiles: Profiles | None
     histories: Sequence[UserHistory]
     results: Results | None
+    own: OwnModel | None = None
 
     @classmethod
     def load(cls, folder: Path) -> "LoadedModel":
@@ -56,15 +59,17 @@ class LoadedModel:
         replaced meanwhile: all but the results are those that its facts list."""
         opened = CheckedFolder.open(folder)
         artifact = Artifact.of(opened)
+        catalogue = Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None
         loaded = cls(
             config=artifact.config,
             features=artifact.features,
             model=inference(artifact),
             sha256=opened.sha256,
-            catalogue=Catalogue.load(opened, artifact.features) if CATALOGUE in opened else None,
+            catalogue=catalogue,
             profiles=Profiles.load(opened, artifact.features) if PROFILES in opened else None,
             histories=read_histories(opened) if TEST_USERS in opened else (),
             results=Results.read(folder / RESULTS) if (folder / RESULTS).exists() else None,
+            own=OwnModel.load(opened, artifact.features, catalogue) if catalogue and INPUTS in opened else None,
         )
         loaded._check_that_it_scores(folder)
         return loaded
@@ -81,8 +86,8 @@ class LoadedModel:
     @property
     def score(self) -> str | None:
         """The field in which every event and candidate must bring the score of the shared model, unless the catalogue
-        knows it."""
-        column = self.config.predictor.score_column
+        knows it, or the user's own model gives it."""
+        column = "" if self.own else self.config.predictor.score_column
         known = self.catalogue.fields if self.catalogue else ()
         return column if column and column not in known else None
 
@@ -92,12 +97,20 @@ class LoadedModel:
 
     @cached_property
     def field_names(self) -> frozenset[str]:
-        return frozenset(field.name for field in self.features.fields)
+        """The names that a row may have."""
+        names = frozenset(field.name for field in self.features.fields)
+        return names if self.own is None else (names - {self.own.score.name}).union(self.own.facts.reads)
 
     def rows(self, rows: Sequence[Mapping[str, Any]], profile: Mapping[str, Any] = NO_PROFILE) -> Rows:
         """Rows of field values as the model reads them. Of what they leave out, the profile of their user fills in its
         fields, and the catalogue those of known items."""
         rows = [described(self.with_item(row), profile) for row in rows]
+        if self.own is not None and self.catalogue is not None:
+            rows = self.own.scored(rows, [self.catalogue.place_of(row.get(self.item)) for row in rows])
+        return self._read(rows)
+
+    def _read(self, rows: Sequence[Mapping[str, Any]]) -> Rows:
+        """The same for rows that hold all that requests and profiles say."""
         read = Rows(*self.features.encode_rows(rows))
         if self.catalogue is not None and rows:
             read = self.catalogue.fill(rows, read, self.item)
@@ -110,12 +123,16 @@ class LoadedModel:
         return self.features.count_unknown_values(rows, *self.features.encode_rows(rows))
 
     def profile_of(self, user: str, stored: Mapping[str, Any] = NO_PROFILE) -> Mapping[str, Any]:
-        """The fields that describe a user: those that are stored, then those of the export. A stored null hides one."""
+        """The fields that describe a user: those that are stored, then those of the export. A stored null hides one;
+        to the user's own model it is a missing value."""
         exported = self.profiles.of_user(spelled(user)) if self.profiles else NO_PROFILE
+        if self.own is not None:
+            exported = {**exported, **self.own.of_user(spelled(user))}
         if not stored:
             return exported
         both = {**exported, **{name: value for name, value in stored.items() if name in self.field_names}}
-        return {name: value for name, value in both.items() if value is not None}
+        of_own_model = self.own.facts.reads if self.own else ()
+        return {name: value for name, value in both.items() if value is not None or name in of_own_model}
 
     def with_item(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
         """The same row, with the key `item` renamed to the item's field, unless a field is really called `item`."""
@@ -163,11 +180,22 @@ class LoadedModel:
         return [(stage, max(sizes)) for stage, sizes in self.config.evaluation.stages.items()]
 
     def fields(self) -> list[FieldAnswer]:
-        """The fields that the model reads. The catalogue fills in those of items, the exported profiles of users."""
+        """What the model reads. The catalogue fills in the fields of items, the exported profiles those of users."""
         roles: dict[str, Role] = dict.fromkeys(self.profiles.fields if self.profiles else (), "user")
         roles |= dict.fromkeys(self.catalogue.fields if self.catalogue else (self.item,), "item")
-        context = self.catalogue.context if self.catalogue else {}
-        return [
+        context: Mapping[str, Sequence[str]] = self.catalogue.context if self.catalogue else {}
+        columns: list[FieldAnswer] = []
+        if self.own is not None:
+            facts = self.own.facts
+            roles.update(dict.fromkeys(facts.of_user, "user"))
+            roles.update(dict.fromkeys(facts.of_item, "item"))
+            context = {**context, **facts.values}
+            columns = [
+                FieldAnswer(name=name, kind=COLUMN, role=roles.get(name, "context"), values=list(context.get(name, ())))
+                for name in facts.reads
+                if name not in {field.name for field in self.features.fields}
+            ]
+        fields = [
             FieldAnswer(
                 name=field.name,
                 kind=field.kind,
@@ -175,7 +203,9 @@ class LoadedModel:
                 values=list(context.get(field.name, field.values[:MAX_CHOICES])),
             )
             for field in self.features.fields
+            if field.name in self.field_names
         ]
+        return [*fields, *columns]
 
     def search(self, query: str, limit: int, offset: int = 0) -> list[CatalogueItem]:
         """Items whose id or title contains the query."""
@@ -202,7 +232,7 @@ class LoadedModel:
 
     @property
     def meaning(self) -> Meaning:
-        return Meaning(self.item, frozenset((field.name, field.kind) for field in self.features.fields))
+        return Meaning(self.item, frozenset((field.name, field.kind) for field in self.fields()))
 
     def check_meaning(self, wanted: Meaning) -> None:
         """Refuse a model that reads the stored events in another way."""
@@ -227,7 +257,11 @@ class LoadedModel:
         """Score an item by its id and a row of frequent values, before and after an event."""
         examples = {field.name: field.example() for field in self.features.fields}
         needed = {self.item, *(field.name for field in self.features.fields if field.is_number)}
-        probes = self.rows([{name: example for name, example in examples.items() if name in needed}, examples])
+        rows = [{name: example for name, example in examples.items() if name in needed}, examples]
+        if self.own is not None and self.own.facts.example is not None:
+            probes = self.rows([{**row, **self.own.facts.example} for row in rows])
+        else:
+            probes = self._read(rows)
         user = self.live_user(1)
         before = user.score(probes)
         user.observe("probe", probes.take(np.array([1])), 1.0, 0.0)

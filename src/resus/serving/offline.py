@@ -16,6 +16,8 @@ from resus.model.inference.parts import Rows, sigmoid
 from resus.scoring.blocks import FrameBlocks
 from resus.scoring.scorer import SUPPORT, Scorer
 from resus.serving.catalogue import Catalogue
+from resus.serving.explored import Explored, need_spread, rank_all
+from resus.serving.exploring import Exploring
 from resus.serving.ranking import best_of, matching
 from resus.serving.shelf import Shelf
 
@@ -26,14 +28,17 @@ def recommendations(
     catalogue: Catalogue,
     support: pl.DataFrame,
     *,
+    name: str,
     top: int,
     exclude_seen: bool,
     context: Mapping[str, Any],
     wanted: Mapping[str, Any],
+    exploring: Exploring | None = None,
 ) -> pl.DataFrame:
     """A row per user and item, the users in the order of the table, the best item first.
 
-    The fields that do not describe an item are those of the user's last event, unless `context` says otherwise.
+    The fields that do not describe an item are those of the user's last event, unless `context` says otherwise. The
+    users explore with seeds of their own, the first one with that of `exploring`.
     """
     features, shelf = scorer.features, Shelf(model, scorer.features, catalogue)
     warn(scorer.notices({SUPPORT: FrameBlocks(support)}))
@@ -47,16 +52,23 @@ def recommendations(
     if not allowed.any():
         warn(["the filter matches no item, so there is nothing to recommend: check its values"])
     found = []
-    for user, numbers in _rows_by_user(users).items():
+    for place, (user, numbers) in enumerate(_rows_by_user(users).items()):
         live = model.live_support()
         live.fill(rows.take(numbers), labels[numbers])
         last = _replaced(rows.take(numbers[-1:]), given)
-        basis, residual = shelf.score_all(live, shelf.context_of(last))
+        kept = shelf.context_of(last)
+        basis, residual = shelf.score_all(live, kept)
         left = allowed.copy()
         if exclude_seen:
             seen = (catalogue.places.get(items[number], -1) for number in numbers)
             left[[place for place in seen if place >= 0]] = False
-        best = best_of(basis + residual, left, top)
+        scores, more = basis + residual, dict[str, Any]()
+        if exploring is None:
+            best = best_of(scores, left, top)
+        else:
+            spread, own = need_spread(live.spread(), name), exploring.for_user(place)
+            ranked = rank_all(own, spread, scores, left, shelf, kept, top)
+            best, more = ranked.order, _told(ranked, catalogue)
         found.append(
             pl.DataFrame(
                 {
@@ -67,6 +79,7 @@ def recommendations(
                     "basis": basis[best],
                     "residual": residual[best],
                     "support": np.full(len(best), len(numbers)),
+                    **more,
                 },
                 schema_overrides={scorer.schema.user: pl.String, features.item: pl.String},
             )
@@ -74,6 +87,17 @@ def recommendations(
     if not found:
         raise DataError("the support has no rows, so there is no user to recommend to: add the users' events")
     return pl.concat(found)
+
+
+def _told(ranked: Explored, catalogue: Catalogue) -> dict[str, Any]:
+    """The columns of a ranking that explores: `greedy` is the item that would have this rank otherwise."""
+    return {
+        "ranked_by": ranked.ranked_by,
+        "propensity": ranked.propensity,
+        "greedy": pl.Series([catalogue.items[place] for place in ranked.greedy], dtype=pl.String),
+        "seed": np.full(len(ranked.order), ranked.exploring.seed),
+        "draws": np.full(len(ranked.order), ranked.draws),
+    }
 
 
 def _given(features: FeatureMap, catalogue: Catalogue, context: Mapping[str, Any]) -> list[tuple[slice, Rows]]:

@@ -69,17 +69,16 @@ class Profiles:
 
     def of_user(self, user: str) -> dict[str, Any]:
         """The fields of a user that have a known value; none for an unknown user."""
-        wanted = user.encode()
-        place = bisect.bisect_left(self._keys, wanted)
-        if place == len(self) or self._keys[place] != wanted:
+        place = self._keys.place_of(user)
+        if place is None:
             return {}
         weights = None if self.weights is None else self.weights[place]
         decoded = {block.field.name: block.field.decode(*block.of(self.ids[place], weights)) for block in self.blocks}
         return {name: value for name, value in decoded.items() if value is not None and value != []}
 
     @cached_property
-    def _keys(self) -> "_Keys":
-        return _Keys(self.users)
+    def _keys(self) -> "Keys":
+        return Keys(self.users)
 
     def save(self, folder: Path) -> None:
         """Write one Arrow file, whole or not at all. `write_facts` must then list it."""
@@ -128,13 +127,18 @@ def described(row: Mapping[str, Any], profile: Mapping[str, Any]) -> Mapping[str
     return {**row, **missing} if missing else row
 
 
-class _Keys(Sequence[bytes]):
-    """Texts of Arrow as bytes, to search in without an object for each."""
+class Keys(Sequence[bytes]):
+    """Sorted texts of Arrow as bytes, to search in without an object for each."""
 
     def __init__(self, texts: pa.Array) -> None:
         _, offsets, data = texts.buffers()
         self._offsets = np.frombuffer(offsets, dtype=np.int64)[texts.offset :][: len(texts) + 1]
         self._data = memoryview(data) if data else memoryview(b"")
+
+    def place_of(self, text: str) -> int | None:
+        wanted = text.encode()
+        place = bisect.bisect_left(self, wanted)
+        return place if place < len(self) and self[place] == wanted else None
 
     def __len__(self) -> int:
         return len(self._offsets) - 1

@@ -24,10 +24,12 @@ from resus.serving.at_once import NotAtOnceError
 from resus.serving.catalogue import Catalogue
 from resus.serving.kept import KeptRows, tiles
 from resus.serving.live.user import LiveUser
+from resus.serving.own_model import OwnModel
 
 CONTEXT_BYTES = 1 << 28  # for all contexts together
 MOST_ITEMS = 1 << 14  # of a catalogue of which the scores of a live user are kept
 OBJECT_BYTES = 2048  # of the objects around the arrays of one context
+NO_FIELDS: Mapping[str, Any] = {}
 
 _numbers = itertools.count()  # of the shelves of this process
 
@@ -41,21 +43,29 @@ class Shelf:
         features: FeatureMap,
         catalogue: Catalogue,
         *,
+        own: OwnModel | None = None,
         context_bytes: int = CONTEXT_BYTES,
         before: "Shelf | None" = None,
         changed: Integers | None = None,
     ) -> None:
-        """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different."""
-        self._model, self._features, self.catalogue = model, features, catalogue
+        """`before` is the shelf of an earlier state of the catalogue, in which the items `changed` were different.
+
+        With the user's `own` model, a code may depend on the score, and so on item and context together.
+        """
+        self._model, self._features, self.catalogue, self._own = model, features, catalogue, own
         self._number = next(_numbers)
         self._of_item = catalogue.field_of >= 0  # [C]
         self._situation = frozenset(field.name for field in features.fields) - frozenset(catalogue.fields)
+        self.of_items = frozenset(catalogue.fields)  # what the catalogue gives
+        if own is not None:
+            self._situation = (self._situation - {own.score.name}) | own.situation
+            self.of_items |= frozenset(own.facts.of_item)
         unknown = Rows(*features.encode_rows([{}]))
         self._ids = np.concatenate([catalogue.ids, unknown.ids])  # the last row is an item that nobody knows
         self._weights = None if unknown.weights is None else np.concatenate([_some(catalogue.weights), unknown.weights])
         self._item_codes: Floats | None = None
         encoder = cast("AdditiveEncoder", model.encoder)
-        if hasattr(encoder, "adds_up") and encoder.adds_up(self._of_item):
+        if own is None and hasattr(encoder, "adds_up") and encoder.adds_up(self._of_item):
             self._item_codes = self._coded(before, changed)
         self._contexts: OrderedDict[str, Context] = OrderedDict()  # least recently used first
         self._context_bytes, self._limit = 0, context_bytes
@@ -66,10 +76,10 @@ class Shelf:
     def __len__(self) -> int:
         return len(self.catalogue.items)
 
-    def updated(self, catalogue: Catalogue, changed: Integers) -> "Shelf":
+    def updated(self, catalogue: Catalogue, changed: Integers, own: OwnModel | None = None) -> "Shelf":
         """For a later state of the catalogue: only what depends on the changed items is computed again."""
         limit = self._limit
-        return Shelf(self._model, self._features, catalogue, context_bytes=limit, before=self, changed=changed)
+        return Shelf(self._model, self._features, catalogue, own=own, context_bytes=limit, before=self, changed=changed)
 
     def places(self, items: Sequence[str]) -> tuple[Integers, Sequence[str]]:
         """The positions of items, `len(self)` for an unknown one, and their ids as a vocabulary writes them."""
@@ -84,7 +94,7 @@ class Shelf:
 
     def knows(self, context: Mapping[str, Any]) -> bool:
         """Whether the context leaves the fields of the items to the catalogue."""
-        return not any(context.get(name) is not None for name in self.catalogue.fields)
+        return not any(context.get(name) is not None for name in self.of_items)
 
     def context(self, fields: Mapping[str, Any], *, at_once: bool = False) -> "Context":
         """The context of a request, by the values of its fields; `at_once` refuses one that is not kept."""
@@ -93,15 +103,17 @@ class Shelf:
         if found is None:
             if at_once:
                 raise NotAtOnceError
+            if self._own is not None:
+                self._own.check_context(fields)
             row = self._checked(Rows(*self._features.encode_rows([fields])))
-            found = self._keep(key, row)
+            found = self._keep(key, row, fields)
             found.unknown = self._features.count_unknown_values([fields], row.ids, row.weights)
         return found
 
     def encode_event(self, fields: Mapping[str, Any], item: str) -> Crowd | None:
         """An event whose fields are those of an item in a context that is kept; None for any other one."""
         place = self.catalogue.place_of(fields.get(item))
-        if place < 0 or any(fields.get(name) is not None for name in self.catalogue.fields if name != item):
+        if place < 0 or any(fields.get(name) is not None for name in self.of_items if name != item):
             return None
         context = self._found(self._key(fields)[1])
         return None if context is None else self.encode(np.array([place]), context)
@@ -200,7 +212,7 @@ class Shelf:
             contexts = list(before._contexts.items())
         for key, context in contexts:
             kept = context.kept.without(changed, len(self) + 1)
-            taken = self._contexts[key] = Context(key, context.row, context.code, kept)
+            taken = self._contexts[key] = Context(key, context.row, context.code, kept, context.fields)
             taken.unknown = context.unknown
             taken.accounted = taken.nbytes
             self._context_bytes += taken.accounted
@@ -230,7 +242,8 @@ class Shelf:
         ids = np.where(self._of_item, self._ids[places], context.row.ids)
         if self._weights is None:
             return Rows(ids, None)
-        return Rows(ids, np.where(self._of_item, self._weights[places], _some(context.row.weights)))
+        rows = Rows(ids, np.where(self._of_item, self._weights[places], _some(context.row.weights)))
+        return rows if self._own is None else self._own.score_items(rows, places, context.fields)
 
     def _key(self, fields: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Those fields that are of the situation, since the model reads no others, and the key of their context."""
@@ -244,13 +257,14 @@ class Shelf:
                 self._contexts.move_to_end(key)
             return found
 
-    def _keep(self, key: str, row: Rows) -> "Context":
+    def _keep(self, key: str, row: Rows, fields: Mapping[str, Any] = NO_FIELDS) -> "Context":
         code, width = None, 1
         if self._item_codes is None:
             width += self._model.encoder.width
         else:
             code = cast("AdditiveEncoder", self._model.encoder).part(row, ~self._of_item)[0]
-        made = Context(key, row, code if code is not None and code.any() else None, KeptRows(len(self) + 1, width))
+        code = code if code is not None and code.any() else None
+        made = Context(key, row, code, KeptRows(len(self) + 1, width), fields)
         with self._lock:
             return self._contexts.setdefault(key, made)
 
@@ -276,8 +290,10 @@ class Shelf:
 class Context:
     """The fields that all candidates of a request share, and what is kept of the catalogue in this context."""
 
-    def __init__(self, key: str, row: Rows, code: Floats | None, kept: "KeptRows") -> None:
-        self.key, self.row, self.code, self.kept = key, row, code, kept
+    def __init__(
+        self, key: str, row: Rows, code: Floats | None, kept: "KeptRows", fields: Mapping[str, Any] = NO_FIELDS
+    ) -> None:
+        self.key, self.row, self.code, self.kept, self.fields = key, row, code, kept, fields
         self.accounted: int | None = None
         self.unknown: Mapping[str, int] = {}  # fields with values that the model does not know
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
-from resus.arrays import Doubles
+from resus.arrays import Doubles, Integers
 from resus.data.build import log_of_frame
 from resus.data.log.log import InteractionLog
 from resus.data.options import BuildOptions
@@ -66,6 +66,11 @@ class DrawnWorld:
     events: pl.DataFrame
     known: Doubles  # [events], the logit without the user's own part
     traits: Doubles  # [items, traits]
+    appeal: Doubles  # [items]
+    category: Integers  # [items]
+    brand: Integers  # [items]
+    group_tastes: Doubles  # [ages, genders, traits]
+    contexts: Doubles  # [dayparts, devices], what a context adds to a logit
 
 
 def draw_world(world: PlantedWorld) -> DrawnWorld:
@@ -79,9 +84,9 @@ def draw_world(world: PlantedWorld) -> DrawnWorld:
     popularity = random.permutation(1.0 / np.arange(3, world.items + 3) ** 0.7)
 
     age, gender = random.integers(len(AGES), size=world.users), random.integers(len(GENDERS), size=world.users)
-    group_taste = 0.6 * (
-        random.normal(size=(len(AGES), world.traits))[age] + random.normal(size=(len(GENDERS), world.traits))[gender]
-    )
+    by_age, by_gender = (random.normal(size=(len(names), world.traits)) for names in (AGES, GENDERS))
+    group_tastes = 0.6 * (by_age[:, None] + by_gender)
+    group_taste = group_tastes[age, gender]
     taste = group_taste + world.taste_spread * random.normal(size=group_taste.shape)
     bias = world.bias_spread * random.normal(size=world.users)
 
@@ -90,7 +95,9 @@ def draw_world(world: PlantedWorld) -> DrawnWorld:
     user = np.repeat(np.arange(world.users), lengths)
     item = random.choice(world.items, size=len(user), p=popularity / popularity.sum())
     daypart, device = random.integers(len(DAYPARTS), size=len(user)), random.integers(len(DEVICES), size=len(user))
-    context = 0.3 * random.normal(size=len(DAYPARTS))[daypart] + 0.3 * random.normal(size=len(DEVICES))[device]
+    by_daypart, by_device = (0.3 * random.normal(size=len(names)) for names in (DAYPARTS, DEVICES))
+    contexts = by_daypart[:, None] + by_device
+    context = contexts[daypart, device]
 
     known = world.base + appeal[item] + context + (group_taste[user] * traits[item]).sum(axis=1)
     personal = bias[user] + ((taste - group_taste)[user] * traits[item]).sum(axis=1)
@@ -112,7 +119,7 @@ def draw_world(world: PlantedWorld) -> DrawnWorld:
             "crowd": mean_sigmoid(known, variance),
         }
     )
-    return DrawnWorld(events, known, traits)
+    return DrawnWorld(events, known, traits, appeal, category, brand, group_tastes, contexts)
 
 
 def sigmoid(logits: Doubles) -> Doubles:

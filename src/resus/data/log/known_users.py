@@ -1,7 +1,7 @@
 """Which users a model has met, by hashes of their ids: a run need not keep the ids themselves."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Literal, Self
@@ -50,6 +50,11 @@ class KnownUsers:
     def to_arrays(self) -> dict[str, Array]:
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
+    def learned_from(self, users: Iterable[str]) -> int:
+        """How many of these users the model was trained or validated on."""
+        own = hashes_of_ids(users)
+        return int((_within(own, self.train) | _within(own, self.validation)).sum())
+
     def among(self, log: InteractionLog) -> "Met":
         """Which users of a log the model has met."""
         own = hashes_of(log)
@@ -86,7 +91,11 @@ class Met:
 
 def hashes_of(log: InteractionLog) -> Hashes:
     """A hash of each user's id."""
-    digests = (hashlib.blake2b(user.encode(), digest_size=HASH_BYTES).digest() for user in log.user_ids.to_pylist())
+    return hashes_of_ids(log.user_ids.to_pylist())
+
+
+def hashes_of_ids(users: Iterable[str]) -> Hashes:
+    digests = (hashlib.blake2b(user.encode(), digest_size=HASH_BYTES).digest() for user in users)
     return np.frombuffer(b"".join(digests), dtype=np.dtype("<u8")).astype(np.uint64)
 
 

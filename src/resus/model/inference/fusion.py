@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from resus.arrays import Doubles
-from resus.model.inference.parts import Answer, Weights
+from resus.arrays import Doubles, Floats
+from resus.model.inference.parts import Answer, Sample, Spread, Weights
 
 NUMBER_OF_EVENTS = "number of events"  # the cause of what β's bias adds
 
@@ -55,6 +55,20 @@ class TrainedFusion:
         if causes and self.bias is not None:
             causes[NUMBER_OF_EVENTS] = np.full_like(residual, constant)
         return Answer(residual, deviation, replace(answer.explanation, parts=parts, causes=causes))
+
+
+class Stretched(Spread):
+    """The spread of residuals that fusion multiplies by a factor."""
+
+    def __init__(self, spread: Spread, factor: float) -> None:
+        self._spread, self._factor = spread, np.float32(factor)
+
+    def deviation(self, encoded: Floats) -> Floats:
+        return self._spread.deviation(encoded) * abs(self._factor)
+
+    def sample(self, seed: int, draws: int) -> Sample:
+        drawn = self._spread.sample(seed, draws)
+        return lambda encoded: drawn(encoded) * self._factor
 
 
 def _nearest_curve(scale: Doubles) -> float:

@@ -11,7 +11,7 @@ from resus.config.settings import Config
 from resus.data.fields.feature_map import FeatureMap
 from resus.data.negatives.support import NegativeItems
 from resus.model.inference.drawn import DrawnSupport
-from resus.model.inference.fusion import TrainedFusion
+from resus.model.inference.fusion import Stretched, TrainedFusion
 from resus.model.inference.parts import (
     Answer,
     Crowd,
@@ -20,6 +20,7 @@ from resus.model.inference.parts import (
     RowEncoder,
     RowPredictor,
     Rows,
+    Spread,
     Weights,
     sigmoid,
 )
@@ -162,6 +163,12 @@ class LiveSupport:
         if explanation is not None and self._drawn is not None:
             explanation = replace(explanation, parts=self._drawn.by_event(explanation.parts))
         return Scores(crowd, answer.residual, answer.deviation, explanation)
+
+    def spread(self) -> Spread | None:
+        """How far the truth may be from the residuals of `score`; None if the learner cannot draw from a posterior."""
+        found = self._state.spread()
+        slope = self._model.fusion.line(len(self))[0] if len(self) else 1.0
+        return found if found is None or slope == 1 else Stretched(found, slope)
 
     def score_all(self, crowd: Floats, prepared: Any, shared: Floats | None) -> Floats:
         """The residuals of a whole catalogue, as `LiveLearner.prepare` made it."""

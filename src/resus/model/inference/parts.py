@@ -1,7 +1,7 @@
 """The parts of a trained model that runs without torch. Each is made by the settings of the part that it stands for."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -98,6 +98,21 @@ class Answer:
         return cls(np.zeros(candidates, dtype=np.float32), None, nothing)
 
 
+Sample = Callable[[Floats], Floats]  # candidates `[N, K]` → what each of r draws adds to their residuals `[N, r]`
+
+
+class Spread(ABC):
+    """How far a user's true residuals may be from the answer, for all candidates together. It never changes."""
+
+    @abstractmethod
+    def deviation(self, encoded: Floats) -> Floats:
+        """The standard deviation of the residual of each candidate `[N, K]`, `[N]`."""
+
+    @abstractmethod
+    def sample(self, seed: int, draws: int) -> Sample:
+        """Draws of the user's whole function: one draw fits all candidates, however they are asked for."""
+
+
 class LiveState(ABC):
     """The events of one user as a learner keeps them, the oldest first, while events come in."""
 
@@ -131,6 +146,10 @@ class LiveState(ABC):
     @abstractmethod
     def answer(self, encoded: Floats, *, deviation: bool = True, explain: bool = False) -> Answer:
         """For candidates `[N, K]`, before fusion."""
+
+    def spread(self) -> Spread | None:
+        """None if the learner cannot draw from a posterior."""
+        return None
 
     def answer_all(self, prepared: Any, shared: Floats | None) -> Floats:
         """The residuals of a whole catalogue, as the learner prepared it; `shared` `[K]` is added to each code."""

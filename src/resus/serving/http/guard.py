@@ -79,7 +79,7 @@ def read_token(file: Path | None, environment: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may ask. On loopback, names of other hosts are refused: a web page could bind its own name to our address."""
+    """Who may ask. Without a token, names of other hosts are refused: a page could bind its own name to our address."""
 
     host: str
     token: str | None
@@ -97,7 +97,7 @@ class Access:
     @cached_property
     def _names(self) -> frozenset[str] | None:
         """How clients may call the service; None if by any name."""
-        return frozenset((*LOOPBACK_NAMES, self.host)) if is_loopback(self.host) else None
+        return frozenset((*LOOPBACK_NAMES, self.host)) if self.token is None else None
 
     def refusal(self, path: str, headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
         """Status and message for a request that is refused; None for one that may pass."""

@@ -1,11 +1,20 @@
 """Requests and answers of the service, as JSON: one file per group of routes."""
 
 from resus.serving.messages.events import EventResult, EventsAnswer, EventsRequest, InlineEvent, PostedEvent
+from resus.serving.messages.explore import Exploration
 from resus.serving.messages.items import CatalogueAnswer, CatalogueItem, Changed, ItemRequest
 from resus.serving.messages.model import Bounds, FieldAnswer, ModelAnswer, Reloaded, Role
 from resus.serving.messages.operations import Health, Refusal
-from resus.serving.messages.predict import Cause, KindOfParts, PredictAnswer, PredictRequest, Reason, ScoredCandidate
-from resus.serving.messages.recommend import RecommendAnswer, Recommended, RecommendRequest
+from resus.serving.messages.predict import (
+    Cause,
+    ExplorationOfCandidates,
+    KindOfParts,
+    PredictAnswer,
+    PredictRequest,
+    Reason,
+    ScoredCandidate,
+)
+from resus.serving.messages.recommend import ExplorationOfItems, RecommendAnswer, Recommended, RecommendRequest
 from resus.serving.messages.results import MetricAnswer, PastEvent, ResultsAnswer, UserHistory
 from resus.serving.messages.users import Deleted, ProfileAnswer, ProfileRequest, StoredEvent, UserAnswer
 from resus.serving.messages.values import Candidate, FieldValues, Filter, Id, IdInPath, Ids, Label, Message, Time
@@ -21,6 +30,9 @@ __all__ = [
     "EventResult",
     "EventsAnswer",
     "EventsRequest",
+    "Exploration",
+    "ExplorationOfCandidates",
+    "ExplorationOfItems",
     "FieldAnswer",
     "FieldValues",
     "Filter",

@@ -6,16 +6,18 @@ from pydantic import Field, model_validator
 
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED
 from resus.serving.messages.events import InlineEvent
+from resus.serving.messages.explore import Exploration, ExploringRequest
 from resus.serving.messages.values import Candidate, FieldValues, Id, Ids, Message
 
 
-class PredictRequest(Message):
+class PredictRequest(ExploringRequest):
     """Candidates to score for a stored `user`, for a user described by inline `events`, or for a user with no events.
 
     A candidate holds its fields directly; `item` is always the item's id, whatever its field is called. `context` holds
     the fields that all candidates share. With `top`, the answer holds the best candidates, best first. Without it, the
     answer holds all candidates in the order of the request. With `deviation`, it says how sure the model is, and with
-    `explain`, why it thinks so; both take time.
+    `explain`, why it thinks so; both take time. `explore` ranks by "thompson", a draw from the posterior, or "ucb", an
+    upper bound, with `seed`, `width` and `draws`; the answer is then in the order of this rule, also without `top`.
     """
 
     user: Id | None = None
@@ -66,7 +68,9 @@ class ScoredCandidate(Message):
     the residual; a cause that adds nothing is left out. Only learners that know causes give `causes`.
 
     `candidate` is the candidate's place in the request, from 0. `deviation` is the standard deviation of the residual;
-    it is null if it was not asked for, for nearest neighbour, and for ridge before the first event.
+    it is null if it was not asked for, for nearest neighbour, and for ridge before the first event. With `explore`,
+    `ranked_by` is the logit by which the rule ranks it, and `propensity` the probability that the rule puts it at this
+    place.
     """
 
     candidate: int
@@ -77,6 +81,14 @@ class ScoredCandidate(Message):
     deviation: float | None
     because: list[Reason] | None = None
     causes: list[Cause] | None = None
+    ranked_by: float | None = None
+    propensity: float | None = None
+
+
+class ExplorationOfCandidates(Exploration):
+    """`greedy` are the first candidates, by their place in the request, as they would be ranked without exploring."""
+
+    greedy: list[int]
 
 
 class PredictAnswer(Message):
@@ -84,7 +96,7 @@ class PredictAnswer(Message):
 
     `parts` says how to read the parts of events: "shares" sum to the residual; "leave-one-out" is the residual minus
     what it would be without the event, and these need not sum to the residual. `warnings` says what the request holds
-    that the model does not know; without such, there are none.
+    that the model does not know; without such, there are none. `exploration` is there if the request explores.
     """
 
     user: str | None
@@ -92,4 +104,5 @@ class PredictAnswer(Message):
     model: str
     parts: KindOfParts | None = None
     answers: list[ScoredCandidate]
+    exploration: ExplorationOfCandidates | None = None
     warnings: list[str] | None = None

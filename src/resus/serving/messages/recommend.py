@@ -6,17 +6,19 @@ from pydantic import Field, model_validator
 
 from resus.serving.limits import MAX_CANDIDATES, MAX_EVENTS, MAX_EXPLAINED, MAX_ID
 from resus.serving.messages.events import InlineEvent
+from resus.serving.messages.explore import Exploration, ExploringRequest
 from resus.serving.messages.values import FieldValues, Filter, Id, Message
 
 
-class RecommendRequest(Message):
+class RecommendRequest(ExploringRequest):
     """The best items of the catalogue for a stored `user`, for a user described by inline `events`, or for no user.
 
     `context` holds the fields that describe the situation. `filter` maps fields of the items to the values that are
     wanted: one value, a list of values of which one must hold, or for a number `{"at_least": 1, "at_most": 5}`.
     With `exclude_seen`, items of the user's events are left out. `offset` skips the best items, to go on from an
     earlier answer. `search` shows only items whose id or title contains the text, with their ranks among all items.
-    With `describe`, each answer also has its ranks and its fields.
+    With `describe`, each answer also has its ranks and its fields. `explore` ranks by "thompson", a draw from the
+    posterior, or "ucb", an upper bound, with `seed`, `width` and `draws`.
     """
 
     user: Id | None = None
@@ -44,7 +46,9 @@ class Recommended(Message):
     """P(click) = σ(basis + residual).
 
     With `describe`: `rank` is its place among all items that were ranked, from 1; `rank_without_events` is the place
-    that the shared model alone would give it; `fields` describe the item.
+    that the shared model alone would give it; `fields` describe the item. With `explore`, `ranked_by` is the logit by
+    which the rule ranks it, `propensity` the probability that the rule puts it at this place, and `rank` its place
+    without exploring.
     """
 
     item: str
@@ -55,12 +59,20 @@ class Recommended(Message):
     rank: int | None = None
     rank_without_events: int | None = None
     fields: dict[str, Any] | None = None
+    ranked_by: float | None = None
+    propensity: float | None = None
+
+
+class ExplorationOfItems(Exploration):
+    """`greedy` are the items that these places would have without exploring."""
+
+    greedy: list[str]
 
 
 class RecommendAnswer(Message):
     """The best items first. `ranked` is the number of items that were left after the filter and the seen ones.
 
-    With `search`, `found` is the number of them that contain the text.
+    With `search`, `found` is the number of them that contain the text. `exploration` is there if the request explores.
     """
 
     user: str | None
@@ -69,4 +81,5 @@ class RecommendAnswer(Message):
     ranked: int
     found: int | None = None
     answers: list[Recommended]
+    exploration: ExplorationOfItems | None = None
     warnings: list[str] | None = None

@@ -246,15 +246,16 @@ class PlusPosterior(Posterior):
     """Laplace's approximation: the prior after the events, with the labels' own curvature at the fit `dual`."""
 
     def __init__(self, layout: Layout, prior: Prior, known: Known, dual: Tensor) -> None:
-        self._layout, self._prior, self.known, self.dual = layout, prior, known, dual
+        self.layout, self.prior, self.known, self.dual = layout, prior, known, dual
+        self._solve = solver(prior, known)
 
     def variance(self, query: Tensor) -> Tensor:
-        codes = self._layout.unpack(query)
-        return self._left(self._prior.variance(codes), self._across(codes))
+        codes = self.layout.unpack(query)
+        return self._left(self.prior.variance(codes), self.across(codes))
 
     def variance_of_sum(self, query: Tensor, weights: Tensor) -> Tensor:
         """As `variance`, without a P × P matrix."""
-        prior, codes, amounts = self._prior, self._layout.unpack(query), weights.double().unsqueeze(2)
+        prior, codes, amounts = self.prior, self.layout.unpack(query), weights.double().unsqueeze(2)
         own = (amounts * prior.times(codes, amounts)).sum(dim=(1, 2)).unsqueeze(1)
         users, slots = self.known.mask.shape
         events = Codes(*(part.flatten(0, 1) for part in self.known.codes))
@@ -267,19 +268,26 @@ class PlusPosterior(Posterior):
 
     def parts(self, query: Tensor) -> Tensor:
         """How much each event's label moves each answer, `[U, P, S]`."""
-        return (self._across(self._layout.unpack(query)) * self.dual.unsqueeze(2)).transpose(1, 2)
+        return (self.across(self.layout.unpack(query)) * self.dual.unsqueeze(2)).transpose(1, 2)
 
-    def _across(self, codes: Codes) -> Tensor:
+    def across(self, codes: Codes) -> Tensor:
         """The prior covariance of every event with every query, `[U, S, P]`."""
-        return self._prior.covariance(self.known.codes, codes)
+        return self.prior.covariance(self.known.codes, codes)
+
+    @property
+    def curvature(self) -> Tensor:
+        """Of the labels at the fit, `[U, S]`."""
+        chance = (self.known.basis + self._solve.covariance_times(self.dual)).sigmoid()
+        return (chance * (1 - chance) * self.known.trust).clamp(min=SURE)
+
+    def solved(self, targets: Tensor) -> Tensor:
+        """(K + 1/w)⁻¹ targets `[U, S, C]`, with the curvatures w."""
+        return self._solve(self.curvature, targets)
 
     def _left(self, before: Tensor, across: Tensor) -> Tensor:
         """What the events leave of the variances `[U, C]` before them; `across` `[U, S, C]` covaries with them."""
-        solve = solver(self._prior, self.known)
-        chance = (self.known.basis + solve.covariance_times(self.dual)).sigmoid()
-        weights = (chance * (1 - chance) * self.known.trust).clamp(min=SURE)
         across = across * self.known.mask.unsqueeze(2)
-        return (before - (across * solve(weights, across)).sum(dim=1)).clamp(min=0)
+        return (before - (across * self.solved(across)).sum(dim=1)).clamp(min=0)
 
 
 class LivePlus(LiveEvents):

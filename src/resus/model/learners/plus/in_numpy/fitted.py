@@ -120,12 +120,13 @@ class Fitted:
         """Laplace's approximation: the prior after the events, with the labels' own curvature at the fit."""
         left = self._scales.variance(query)
         if across is not None and len(across):
-            left = left - self._system.reduction(self._curvature, across)
+            left = left - self._system.reduction(self.curvature, across)
         deviation: Floats = np.sqrt(np.maximum(left, 0)).astype(np.float32)
         return deviation
 
     @cached_property
-    def _curvature(self) -> Doubles:
+    def curvature(self) -> Doubles:
+        """Of the labels at the fit, `[k]`."""
         chance = sigmoid(self._events.basis + self._system.times(self.dual))
         weights: Doubles = np.maximum(chance * (1 - chance) * self._events.trust, SURE)
         return weights

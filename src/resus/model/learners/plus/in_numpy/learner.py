@@ -22,6 +22,7 @@ from resus.model.learners.plus.in_numpy.codes import CodeColumns
 from resus.model.learners.plus.in_numpy.fit import Said, first_guess, fit
 from resus.model.learners.plus.in_numpy.fitted import Fitted
 from resus.model.learners.plus.in_numpy.scales import Scales
+from resus.model.learners.plus.in_numpy.spread import PlusSpread
 from resus.model.learners.plus.in_numpy.systems import Dense, Iterative
 from resus.model.learners.plus.numbers import LONG
 
@@ -120,6 +121,12 @@ class LivePlus(LiveState):
             encoded = prepared.encoded[own] if shared is None else prepared.encoded[own] + shared
             said[own] = self.answer(encoded, deviation=False).residual
         return said
+
+    def spread(self) -> PlusSpread:
+        """Of a user with many events, it knows the latest `LONG`: more would need a larger matrix of pairs."""
+        latest = slice(-LONG, None)
+        codes = self._scales.layout.unpack(self._events.encoded[latest])
+        return PlusSpread(self._scales, codes, self._fit().curvature[latest])
 
     def _fit(self) -> Fitted:
         if self._fitted is None:
