@@ -53,6 +53,7 @@ benchmark: $(READY)
 	$(BIN)/python -m benchmarks.service.load
 	$(BIN)/python -m benchmarks.service.events
 	$(BIN)/python -m benchmarks.service.kills
+	$(BIN)/python -m benchmarks.service.ingest
 	$(BIN)/python -m benchmarks.service.fuzz
 	$(BIN)/python -m benchmarks.service.chaos
 	$(BIN)/python -m benchmarks.scale

@@ -36,6 +36,8 @@ LONGEST = (
     "serving/test_store_crashes.py",
     "serving/test_service_process.py",
     "serving/test_profiles.py",
+    "ingest/test_import.py",
+    "ingest/test_consume.py",
     "baselines/test_shelf.py",
     "training/test_resume.py",
 )

@@ -2,6 +2,8 @@
 
 import json
 import re
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from extending.data_set import LIKES
 from extending.field_kind import DecadeField
 from extending.learner import MeanSettings
 from extending.metric import ACCURACY
+from extending.source import LinesOfFile
 from extending.store import MemoryStore
 from planted_models import events, log_of, tiny
 from resus_process import SHORT, SMALL, succeed_here
@@ -23,6 +26,8 @@ from resus.baselines import BASELINES
 from resus.data.datasets import DATA_SETS
 from resus.data.fields import KINDS
 from resus.evaluation.metrics import METRICS
+from resus.ingest.consumer import Consumer
+from resus.ingest.sources import SOURCES, open_source
 from resus.model.encoders import ENCODERS
 from resus.model.learners import LEARNERS
 from resus.serving import Engine, LoadedModel, open_store
@@ -40,7 +45,7 @@ SUPPORT, QUERY = EVENTS.filter(pl.col("time") < 4), EVENTS.filter(pl.col("time")
 @pytest.fixture(autouse=True)
 def registries() -> Any:
     """After each test, the registries are as before."""
-    registries: list[dict[str, Any]] = [METRICS, KINDS, DATA_SETS, STORES, BASELINES]
+    registries: list[dict[str, Any]] = [METRICS, KINDS, DATA_SETS, STORES, SOURCES, BASELINES]
     registries += [ENCODERS._classes, LEARNERS._classes]
     before = [dict(registry) for registry in registries]
     yield
@@ -136,6 +141,27 @@ def test_a_store(tmp_path: Path) -> None:
     ]
     answer = engine.predict(PredictRequest(user="ada", items=["7"]))
     assert (answer.support, answer.answers[0].residual != 0) == (2, True)
+
+
+def test_a_source(workplace: Path, tmp_path: Path) -> None:
+    """Its events go into a store of one's own, and a consumer that comes later reads only what is new."""
+    SOURCES["lines"] = LinesOfFile
+    STORES["memory"] = MemoryStore
+    engine = Engine(LoadedModel.load(workplace / "run"), open_store("memory:here", capacity=9))
+    for number in range(2):
+        event = PostedEvent(id=f"e{number}", user="ada", time=number, label=1, item="7")
+        with (tmp_path / "events.jsonl").open("a") as file:
+            file.write(event.model_dump_json() + "\n")
+        source = open_source(f"lines:?path={tmp_path / 'events.jsonl'}", group="resus", consumer="one")
+        consumer, stopping = Consumer(source, engine, print), threading.Event()
+        thread = threading.Thread(target=consumer.run, args=[stopping])
+        thread.start()
+        while not consumer.counts["messages"]:
+            time.sleep(0.01)
+        stopping.set()
+        thread.join()
+        assert consumer.counts["added"] == 1
+    assert [event.id for event in engine.store.read("ada").events] == ["e0", "e1"]
 
 
 def test_a_baseline(workplace: Path, tmp_path: Path) -> None:

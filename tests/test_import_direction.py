@@ -19,7 +19,7 @@ LAYERS = (
     ("model", "config"),
     ("training", "evaluation", "scoring", "artifact"),
     ("baselines", "serving", "report"),
-    ("estimator",),
+    ("estimator", "ingest"),
     ("cluster", "exploration", "tuning"),
     ("paper",),
     ("cli",),
@@ -32,6 +32,8 @@ APART = (
     ("baselines", "estimator"),
     ("serving", "report"),
     ("serving", "baselines"),
+    ("ingest", "estimator"),
+    ("estimator", "ingest"),
 )
 NEVER = {
     "client": {"torch", "numpy", "polars", "pyarrow", "typer", "rich", "fastapi"},
@@ -45,6 +47,7 @@ NEVER = {
     "training": {"polars", "typer", "rich"},
     "evaluation": {"polars", "typer", "rich", "matplotlib"},
     "report": {"torch", "polars", "typer"},
+    "ingest": {"torch", "typer", "rich", "fastapi", "uvicorn"},
 }
 SOURCE = Path(resus.__file__).parent
 MODULES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

@@ -7,6 +7,7 @@ from resus.errors import ConfigError
 # extra → the modules that it brings, as pyproject.toml says
 EXTRAS: dict[str, tuple[str, ...]] = {
     "client": ("anyio", "httpx"),
+    "kafka": ("confluent_kafka",),
     "large": ("duckdb",),
     "mlflow": ("alembic", "mlflow", "sqlalchemy"),
     "models": ("catboost", "onnxruntime", "xgboost"),

@@ -20,7 +20,17 @@ from service_fixtures import Place
 
 from resus.errors import ConfigError, DataError, StorageError
 from resus.serving.limits import MAX_EVENTS
-from resus.serving.store import STORES, Event, EventStore, UserRecord, add_traced, open_store
+from resus.serving.store import (
+    STORES,
+    Bulk,
+    Event,
+    EventStore,
+    ExpiringStore,
+    UserRecord,
+    add_bulk,
+    add_traced,
+    open_store,
+)
 
 CAPACITY = 4
 
@@ -554,3 +564,108 @@ def test_an_event_in_redis_is_appended(server: RedisProcess) -> None:
     assert "e0:ann" in writes[0], "it takes the place of the oldest event"
     assert "item 1" not in writes[0]
     store.close()
+
+
+def in_bulk(events: list[tuple[str, Event]]) -> Bulk:
+    """Events as `Bulk` wants them, which have each id of a user once."""
+    by_user: dict[str, list[Event]] = {}
+    for user, one in events:
+        by_user.setdefault(user, []).append(one)
+    rows = [(user, one) for user, its in by_user.items() for one in sorted(its, key=lambda one: one.moment)]
+    return Bulk(
+        users=[user for user, _ in rows],
+        ids=[one.id for _, one in rows],
+        times=[one.time for _, one in rows],
+        labels=[one.label for _, one in rows],
+        features=[one.features_as_json() for _, one in rows],
+    )
+
+
+@ANY
+@given(before=SENT, steps=STEPS, bulk=SENT)
+def test_many_events_at_once_equal_batches(
+    place: Place, before: list[tuple[str, Event]], steps: list[tuple[str, Any]], bulk: list[tuple[str, Event]]
+) -> None:
+    """Into a store with other events, unused space and profiles; whoever looks afterwards sees another version."""
+    with contextlib.closing(open_store(place(), capacity=CAPACITY)) as store:
+        truth = Remembered()
+        for user, new in before:
+            store.add([(user, new)])
+            truth.add(user, new)
+        for verb, value in steps:
+            if verb == "delete":
+                assert store.delete(value) == truth.delete(value)
+            elif verb == "forget":
+                assert store.forget(*value) == truth.forget(*value)
+            elif verb == "profile":
+                store.set_profile(*value)
+                truth.set_profile(*value)
+        seen = {user: store.read(user) for user, _ in bulk}
+        found = add_bulk(store, in_bulk(bulk))
+        assert sum(found.values()) == len(bulk)
+        columns = in_bulk(bulk)
+        for place_, user in enumerate(columns.users):
+            truth.add(user, columns.event(place_))
+        for user in {user for user, _ in bulk}:
+            record = store.read(user)
+            assert record.events == truth.events(user)
+            assert record.events == seen[user].events or record.version > seen[user].version
+        users = {user for user in (*truth.kept, *truth.profiles) if truth.events(user) or truth.profiles.get(user)}
+        assert store.users() == len(users)
+        again = add_bulk(store, in_bulk(bulk))
+        assert set(+again) <= {"known", "too old"}, "the same events again add nothing"
+
+
+@ANY
+@given(events=SENT, profiles=st.dictionaries(USERS, PROFILES, max_size=2), before=TIMES)
+def test_old_events_go_and_users_with_their_last(
+    place: Place, events: list[tuple[str, Event]], profiles: dict[str, dict[str, Any]], before: float
+) -> None:
+    with contextlib.closing(open_store(place(), capacity=CAPACITY)) as store:
+        assert isinstance(store, ExpiringStore)
+        store.add(events)
+        for user, profile in profiles.items():
+            store.set_profile(user, profile)
+        users = {user for user, _ in events} | set(profiles)
+        had = {user: store.read(user) for user in users}
+        deleted, gone, step = 0, 0, store.expire(before)
+        deleted, gone = deleted + step.events, gone + step.users
+        while step.cursor:
+            step = store.expire(before, step.cursor)
+            deleted, gone = deleted + step.events, gone + step.users
+        for user in users:
+            kept = tuple(one for one in had[user].events if one.time >= before)
+            record = store.read(user)
+            assert record.events == kept
+            if had[user].events and not kept:
+                assert record == UserRecord(0, ())
+            else:
+                assert str(record.profile) == str(had[user].profile)
+            assert record.version == had[user].version or len(kept) < len(had[user].events)
+        assert deleted == sum(len(had[user].events) - len(store.read(user).events) for user in users)
+        assert gone == sum(bool(had[user].events) and not store.read(user).version for user in users)
+        assert store.users() == sum(bool(store.read(user).version) for user in users)
+        assert store.expire(before).events == 0
+
+
+def test_steps_of_an_expiry_are_bounded_and_one_process_takes_them(place: Place) -> None:
+    where = place()
+    with contextlib.closing(open_store(where, capacity=1000)) as store:
+        assert isinstance(store, ExpiringStore)
+        store.add([("ann", event(number)) for number in range(1000)])
+        store.add([(f"user {number}", event(number)) for number in range(1000)])
+        events, cursor, steps = 0, "", 0
+        while steps == 0 or cursor:
+            step = store.expire(950.0, cursor)
+            events, cursor, steps = events + step.events, step.cursor, steps + 1
+        assert (events, store.users()) == (1900, 51)
+        assert steps > 1
+        assert [one.time for one in store.read("ann").events] == [float(number) for number in range(950, 1000)]
+        assert store.is_turn_to_expire()
+        assert store.is_turn_to_expire()
+        script = (
+            "import sys; from resus.serving.store import open_store; "
+            "print(open_store(sys.argv[1], capacity=9).is_turn_to_expire())"
+        )
+        told = subprocess.run([sys.executable, "-c", script, where], capture_output=True, text=True, check=True)
+        assert told.stdout.strip() == "False"

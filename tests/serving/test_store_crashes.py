@@ -18,7 +18,7 @@ import pytest
 import redis
 from redis_process import DURABLE, redis_process
 
-from resus.serving.store import Event, EventStore, open_store, slots
+from resus.serving.store import Event, EventStore, directory, open_store
 from resus.serving.store import redis as redis_store
 from resus.serving.store import sqlite as sqlite_store
 from resus.serving.store.sqlite import SqliteStore
@@ -167,13 +167,13 @@ def words_left(folder: Path, words: list[bytes]) -> list[bytes]:
 def test_nothing_of_a_deleted_user_is_left_in_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, buckets: int
 ) -> None:
-    monkeypatch.setattr(slots, "_BUCKETS", buckets)
+    monkeypatch.setattr(directory, "_BUCKETS", buckets)
     chance = random.Random(seed)
     store = filled(tmp_path / "store.db", chance, users=60)
     other = SqliteStore(str(tmp_path / "store.db"), capacity=20)  # another worker that reads
     for user in chance.sample(range(60), 20):
         assert other.version(f"user {user:03}.")
-        words = [*words_of(user), store._write_slots._hash(f"user {user:03}.")]
+        words = [*words_of(user), store._write_slots.hash(f"user {user:03}.")]
         assert all(word in bytes_in(tmp_path) for word in words)
         assert store.delete(f"user {user:03}.")
         assert not other.version(f"user {user:03}.")
@@ -184,13 +184,13 @@ def test_nothing_of_a_deleted_user_is_left_in_the_files(
 
 
 def test_a_full_bucket_of_users_continues_in_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slots, "_BUCKETS", 2)
+    monkeypatch.setattr(directory, "_BUCKETS", 2)
     store = SqliteStore(str(tmp_path / "store.db"), capacity=2)
     users = [f"user {number:03}." for number in range(700)]
     store.add([(user, Event(user, 1.0, 1.0, {})) for user in users])
     assert store._writer.execute("SELECT count(*) FROM directory").fetchone()[0] >= 6
     for user in users[::20]:
-        hashed = store._write_slots._hash(user)
+        hashed = store._write_slots.hash(user)
         assert store.delete(user)
         assert not words_left(tmp_path, [user.encode(), hashed])
     assert {*store.add([(user, Event("again", 1.0, 1.0, {})) for user in users[::40]])} == {"added"}

@@ -31,8 +31,8 @@ from resus.serving.store import Event, EventStore, UserRecord, check_store, open
 from resus.serving.store import redis as redis_store
 from resus.serving.store import sqlite as sqlite_store
 from resus.serving.store.checking import check, salvage
+from resus.serving.store.directory import DamagedError
 from resus.serving.store.proof import _checksums
-from resus.serving.store.slots import DamagedError
 from resus.serving.store.sqlite import SqliteStore
 
 USERS, EVENTS = 40, 25

@@ -11,10 +11,12 @@ import typer
 
 from resus.cli import (
     compare,
+    consume,
     doctor,
     evaluate,
     explore,
     export,
+    import_events,
     predict,
     prepare,
     recommend,
@@ -70,6 +72,10 @@ app.command("export", short_help="Pack a run, its items and ONNX files into a fo
 app.command("serve", short_help="Serve a model over HTTP; it learns from each event.", context_settings=BY_ENVIRONMENT)(
     serve.command
 )
+app.command(
+    "consume", short_help="Store the events of a stream, for a service to use.", context_settings=BY_ENVIRONMENT
+)(consume.command)
+app.command("import", short_help="Store the events of a table, for a service to use.")(import_events.command)
 app.add_typer(store.app, name="store", short_help="Check where events are kept, and salvage them.")
 app.command("report", short_help="Draw curves and write an HTML page.")(report.command)
 app.command("warm-up", short_help="Compare runs from no events to hundreds of events.")(warm_up.command)

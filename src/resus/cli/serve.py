@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from resus.serving.experiment.split import Split
     from resus.serving.loaded import LoadedModel
 
 
@@ -45,6 +47,10 @@ def command(
     split_salt: Annotated[
         str | None, typer.Option(help="Decides which users these are; another text chooses others. [default: resus]")
     ] = None,
+    forget_after: Annotated[
+        str | None,
+        typer.Option(help="Delete events that are older, such as 90d, 12h or 30m. [default: keep them]"),
+    ] = None,
     log_format: Annotated[
         LogFormat, typer.Option(help="Lines of the log: text, or one JSON object each.")
     ] = LogFormat.TEXT,
@@ -69,6 +75,7 @@ def command(
 
     from resus.cli.console import say
     from resus.errors import ConfigError
+    from resus.serving.expiry import expiring, seconds_in
     from resus.serving.http.guard import Access, read_token
     from resus.serving.http.log_settings import LogSettings, json_line
 
@@ -77,34 +84,35 @@ def command(
     if logs.ids and not logs.access:
         raise ConfigError("--log-ids is about the lines of the access log: add --access-log, or leave it out")
 
+    age = None if forget_after is None else seconds_in(forget_after)
+
     def tell(sentence: str) -> None:
         say(json_line("INFO", {"message": sentence}) if logs.as_json else sentence)
 
     from resus.serving.experiment.predictions import shared_memory
-    from resus.serving.experiment.split import SALT, Split
     from resus.serving.experiment.trial import check_second
     from resus.serving.http.workers import Worker, listen, run_one, run_several
     from resus.serving.lineup import home_of_copies
     from resus.serving.loaded import LoadedModel
     from resus.serving.store import open_store
 
-    if split is not None and shadow is None:
-        raise ConfigError("--split needs a second model: name its folder with --shadow")
-    if split_salt is not None and split is None:
-        raise ConfigError("--split-salt is about the users of --split: add --split, or leave it out")
-    chosen = None if split is None else Split(split, split_salt or SALT)
+    chosen = _split(split, split_salt, shadow)
     place = f"{run}.events.sqlite" if store is None else store
     loaded = LoadedModel.load(run)
     if shadow is not None:
         second = LoadedModel.load(shadow)
         check_second(loaded, second, str(shadow))
-    open_store(place, capacity=remember).close()
+    with closing(open_store(place, capacity=remember)) as opened:
+        if forget_after is not None:
+            expiring(opened)
     listener = listen(host, port)
     named = f"[{host}]" if ":" in host else host
     shown = place if "@" not in place else f"redis at {place.rpartition('@')[2]}"  # a URL may hold a password
     tell(f"{loaded.name} on http://{named}:{listener.getsockname()[1]}, events in {shown}")
     for remark in _remarks(run, loaded):
         tell(remark)
+    if forget_after is not None:
+        tell(f"events older than {forget_after} are deleted, and users who have no others")
     runs, memory, meaning = [run], None, loaded.meaning
     if shadow is not None:
         share = "no user" if chosen is None else f"{chosen.share:.3g} of the users"
@@ -114,11 +122,23 @@ def command(
         del second
     del loaded
     with home_of_copies(run) as home:
-        worker = Worker(tuple(runs), home, place, access, meaning, remember, logs, chosen, memory)
+        worker = Worker(tuple(runs), home, place, access, meaning, remember, logs, chosen, memory, age)
         if workers == 1:
             run_one(worker, listener)
         else:
             run_several(worker, listener, workers)
+
+
+def _split(share: float | None, salt: str | None, shadow: Path | None) -> "Split | None":
+    """Which users the second model answers."""
+    from resus.errors import ConfigError
+    from resus.serving.experiment.split import SALT, Split
+
+    if share is not None and shadow is None:
+        raise ConfigError("--split needs a second model: name its folder with --shadow")
+    if salt is not None and share is None:
+        raise ConfigError("--split-salt is about the users of --split: add --split, or leave it out")
+    return None if share is None else Split(share, salt or SALT)
 
 
 def _remarks(run: Path, loaded: "LoadedModel") -> Iterator[str]:

@@ -43,3 +43,35 @@ def check(
         say("to save the readable events, add --salvage NEW.sqlite")
     if found.problems:
         raise typer.Exit(2)
+
+
+@app.command("forget", short_help="Delete events that are older than a time.")
+def forget(
+    store: Annotated[str, typer.Argument(help="The SQLite file of a store, or redis://…")],
+    after: Annotated[str, typer.Option(help="Delete events that are older, such as 90d, 12h or 30m.")],
+) -> None:
+    """Delete events that are older than a time, and users who then have none, once and at full speed.
+
+    A service may use the store meanwhile; its next answers know nothing of the events. To delete continuously, serve
+    with --forget-after.
+    """
+    import time
+    from contextlib import closing
+
+    from resus.cli.console import interruptible, say
+    from resus.errors import ConfigError
+    from resus.serving.expiry import expiring, seconds_in
+    from resus.serving.store import is_address, open_store
+    from resus.serving.store.checking import EVERYTHING
+
+    before = time.time() - seconds_in(after)
+    if not is_address(store) and not Path(store.removeprefix("sqlite:")).is_file():
+        raise ConfigError(f"{store} is not a file: name the SQLite file of a store, or the address of a Redis")
+    events = users = 0
+    with closing(open_store(store, capacity=EVERYTHING)) as opened, interruptible("the same command continues"):
+        step = expiring(opened).expire(before)
+        events, users = step.events, step.users
+        while step.cursor:
+            step = expiring(opened).expire(before, step.cursor)
+            events, users = events + step.events, users + step.users
+    say(f"events older than {after} that were deleted: {events:,}; users deleted with their last event: {users:,}")

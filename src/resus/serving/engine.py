@@ -117,10 +117,8 @@ class Engine:
 
     def observe(self, events: Sequence[PostedEvent]) -> EventsAnswer:
         """Store all events of a batch, or none; they are durable when this returns."""
-        check_times([event.time for event in events])
         self._refresh()
-        batch = [(event.user, self._event(event.id, event.time, event)) for event in events]
-        loaded = self.loaded
+        batch, loaded = self._batch(events), self.loaded
         rows, are_whole = self._read_events(batch)
         added = add_traced(self.store, batch)
         for place, ((user, event), one) in enumerate(zip(batch, added, strict=True)):
@@ -135,6 +133,17 @@ class Engine:
         warnings = noticed.tell(self.loaded.field_names, self.tally)
         results = [EventResult(id=event.id, status=one.status) for event, one in zip(events, added, strict=True)]
         return EventsAnswer(results=results, **({"warnings": warnings} if warnings else {}))
+
+    def check(self, events: Sequence[PostedEvent]) -> list[tuple[str, Event]]:
+        """What `observe` would store of these events, with their users; DataError if it would refuse one."""
+        self._refresh()
+        batch = self._batch(events)
+        self._read_events(batch)
+        return batch
+
+    def _batch(self, events: Sequence[PostedEvent]) -> list[tuple[str, Event]]:
+        check_times([event.time for event in events])
+        return [(event.user, self._event(event.id, event.time, event)) for event in events]
 
     def predict(self, request: PredictRequest) -> PredictAnswer:
         return self.score(request).as_message()

@@ -77,15 +77,23 @@ class Places:
 
 
 def blocks_of_parts(
-    parts: Sequence[Path], schema: TableSchema, findings: Findings, *, block_bytes: int = BLOCK_BYTES
+    parts: Sequence[Path],
+    schema: TableSchema,
+    findings: Findings,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+    more: Sequence[str] = (),
 ) -> Iterator[Block]:
-    """The rows of all parts, which must have the same columns; what is wrong goes to `findings`."""
+    """The rows of all parts, which must have the same columns; what is wrong goes to `findings`.
+
+    The columns are those of the schema and `more`, if they are there; of text, all columns.
+    """
     sizes = [part.stat().st_size if part.is_file() else 0 for part in parts]
     total, first = max(sum(sizes), 1), None
     for number, part in enumerate(parts):
         before = sum(sizes[:number])
         read = _parquet if kind_of(part) in PARQUET_SUFFIXES else _text
-        for block in read(part, schema, findings, block_bytes):
+        for block in read(part, schema, findings, block_bytes, more):
             if first is None:
                 first = block
             elif block.where != first.where:
@@ -97,7 +105,10 @@ def blocks_of_parts(
             return
 
 
-def _text(part: Path, schema: TableSchema, findings: Findings, block_bytes: int) -> Iterator[Block]:
+def _text(
+    part: Path, schema: TableSchema, findings: Findings, block_bytes: int, more: Sequence[str]
+) -> Iterator[Block]:
+    del more  # all columns are read
     size, taken = max(part.stat().st_size if part.is_file() else 1, 1), [0]
     blocks = read_delimited_blocks(
         part,
@@ -112,7 +123,9 @@ def _text(part: Path, schema: TableSchema, findings: Findings, block_bytes: int)
         yield Block(str(part), frame, lines, taken[0] / size)
 
 
-def _parquet(part: Path, schema: TableSchema, findings: Findings, block_bytes: int) -> Iterator[Block]:
+def _parquet(
+    part: Path, schema: TableSchema, findings: Findings, block_bytes: int, more: Sequence[str]
+) -> Iterator[Block]:
     where, unusable = str(part), unusable_file(part)
     if unusable is not None:
         findings.stop(unusable)
@@ -120,7 +133,7 @@ def _parquet(part: Path, schema: TableSchema, findings: Findings, block_bytes: i
     try:
         with pq.ParquetFile(part, buffer_size=READ_BYTES) as file:
             present, rows, done = file.schema_arrow.names, max(file.metadata.num_rows, 1), 0
-            columns = [name for name in schema.columns if name in present] or present
+            columns = [name for name in dict.fromkeys([*schema.columns, *more]) if name in present] or present
             size = max(1, min(BLOCK_ROWS, block_bytes // (8 * len(columns))))
             yield Block(where, as_frame(file.schema_arrow.empty_table().select(columns)), None)
             for batch in file.iter_batches(size, columns=columns):

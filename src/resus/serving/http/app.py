@@ -25,6 +25,7 @@ from resus.serving.engine import Engine
 from resus.serving.experiment.figures import Figures
 from resus.serving.experiment.split import Split
 from resus.serving.experiment.trial import Trial
+from resus.serving.expiry import Expiry
 from resus.serving.http.access_log import AccessLog
 from resus.serving.http.guard import MAX_IN_FLIGHT, REQUEST_BYTES, Access, Gate, Guard
 from resus.serving.http.hot import Answered, AtOnce, HotRoute
@@ -62,6 +63,7 @@ from resus.serving.messages import (
     UserAnswer,
     UserHistory,
 )
+from resus.serving.messages.mistakes import sentence_of
 from resus.serving.store import EventStore, check_store
 from resus.version import __version__
 
@@ -211,9 +213,16 @@ def build_app(
     announce: Callable[[], None] = lambda: None,
     logs: LogSettings = LogSettings(),  # noqa: B008  # frozen
     setup: Setup | None = None,
+    forget_after: float | None = None,
 ) -> FastAPI:
-    """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it."""
+    """The application of an engine. A reload reads the `folder`; `announce` tells the other workers about it.
+
+    Events older than `forget_after` seconds are deleted in the background.
+    """
     service = Service(engine, folder, setup or Setup(ModelFolders([folder])), announce=announce)
+    expiry = None
+    if forget_after is not None:
+        expiry = Expiry(engine.store, forget_after, count=service.metrics.count_forgotten)
     access_log = AccessLog(logs) if logs.access else None
     gate, requests = Gate(access), Requests(service.metrics, access_log)
 
@@ -224,7 +233,11 @@ def build_app(
             loop.add_signal_handler(signal.SIGHUP, lambda: service.reloads.start(service.changes.reload_on_signal))
             loop.add_signal_handler(signal.SIGUSR1, lambda: service.reloads.start(service.changes.follow))
         await service.reloads.run(service.changes.begin)
+        if expiry is not None:
+            expiry.start()
         yield {AT_ONCE: at_once}
+        if expiry is not None:
+            await service.reloads.run(expiry.stop)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await service.probing.run(engine.store.close)
@@ -433,7 +446,7 @@ def _add_refusals(app: FastAPI, service: Service) -> None:
             return _refused(400, "the body is not JSON: check quotes, commas and brackets")
         if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
             return _refused(422, "send a JSON object, with the header 'content-type: application/json'")
-        return _refused(422, _sentence(first))
+        return _refused(422, sentence_of({**first, "loc": first["loc"][1:]}))
 
     @app.exception_handler(StarletteHTTPException)
     async def not_served(request: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -468,12 +481,3 @@ def without_places(sentence: str) -> str:
 def _refused(status: int, sentence: str, headers: Any = None) -> JSONResponse:
     printable = sentence.encode("utf-8", "replace").decode()
     return JSONResponse(Refusal(error=printable).model_dump(), status, headers)
-
-
-def _sentence(finding: Any) -> str:
-    """Where the mistake is, by the names in the request, and what is wrong."""
-    path = [*finding["loc"][1:], finding.get("ctx", {}).get("field")]
-    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path if step is not None)
-    place = "".join(steps).removeprefix(".")
-    message = str(finding["msg"]).removeprefix("Value error, ")
-    return f"{place[:MAX_ID] or 'the request'}: {message[:1].lower()}{message[1:]}"

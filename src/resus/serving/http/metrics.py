@@ -50,10 +50,16 @@ class Metrics:
             for name in (CONTEXTS, USERS)
             for kept in (True, False)
         }
+        self.forgotten_events = self._counter("forgotten_events", "Events deleted because they were too old")
+        self.forgotten_users = self._counter("forgotten_users", "Users deleted with the last of their events")
         self.scores = RecentScores(self.registry)
 
     def _counter(self, name: str, says: str, *labels: str) -> Counter:
         return Counter(f"resus_{name}", says, labels, registry=self.registry)
+
+    def count_forgotten(self, events: int, users: int) -> None:
+        self.forgotten_events.inc(events)
+        self.forgotten_users.inc(users)
 
     def count_unknown(self, values: Mapping[str, int], names: int) -> None:
         """Labels are fields of the model; names that clients make up are only counted."""

@@ -53,6 +53,7 @@ class Worker:
     logs: LogSettings
     split: "Split | None" = None
     memory: Any = field(default=None, repr=False)  # of the predictions of two models
+    forget_after: float | None = None  # seconds
 
     def __call__(self) -> FastAPI:
         """uvicorn calls this in a new process, where an error can only be logged."""
@@ -80,7 +81,15 @@ class Worker:
         first, *others = [Engine(loaded, store, capacity=self.capacity) for loaded in models]
         second = others[0] if others else None
         setup = Setup(folders, number, second, self.split, self.memory)
-        return build_app(first, self.runs[0], self.access, announce=announce, logs=self.logs, setup=setup)
+        return build_app(
+            first,
+            self.runs[0],
+            self.access,
+            announce=announce,
+            logs=self.logs,
+            setup=setup,
+            forget_after=self.forget_after,
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:

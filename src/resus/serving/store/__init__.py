@@ -11,12 +11,16 @@ from resus.errors import ConfigError
 from resus.extras import need
 from resus.serving.store.protocol import (
     Added,
+    Bulk,
     Event,
     EventStatus,
     EventStore,
+    ExpiringStore,
     Moment,
     UserRecord,
+    add_bulk,
     add_traced,
+    bulk_order,
     check_store,
     version_at_once,
 )
@@ -24,13 +28,18 @@ from resus.serving.store.protocol import (
 __all__ = [
     "STORES",
     "Added",
+    "Bulk",
     "Event",
     "EventStatus",
     "EventStore",
+    "ExpiringStore",
     "Moment",
     "UserRecord",
+    "add_bulk",
     "add_traced",
+    "bulk_order",
     "check_store",
+    "is_address",
     "open_store",
     "version_at_once",
 ]
@@ -43,6 +52,12 @@ STORES: dict[str, str | Callable[..., EventStore]] = {
     "rediss": REDIS,
     "unix": REDIS,
 }
+
+
+def is_address(place: str) -> bool:
+    """Whether a store is not in a file but at a URL."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", place)
+    return scheme is not None and scheme[1].lower() != "sqlite"
 
 
 def open_store(place: str, *, capacity: int) -> EventStore:

@@ -18,6 +18,7 @@ from resus.errors import StorageError
 from resus.extras import need
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store import open_store
+from resus.serving.store.directory import DamagedError, events_named
 from resus.serving.store.protocol import Event
 from resus.serving.store.slots import (
     APPLICATION,
@@ -25,8 +26,6 @@ from resus.serving.store.slots import (
     FORMAT,
     PROFILE_MARK,
     SLOT_MARK,
-    DamagedError,
-    events_named,
     unpacked,
     unpacked_profile,
 )

@@ -18,7 +18,8 @@ from typing import NamedTuple
 import numpy as np
 
 from resus.arrays import Array
-from resus.serving.store.slots import PAGE, DamagedError
+from resus.serving.store.directory import DamagedError
+from resus.serving.store.slots import PAGE
 
 HEAD_BYTES = 24  # of the file; those that no transaction changes
 LOG_HEAD_BYTES = 32

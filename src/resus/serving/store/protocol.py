@@ -1,14 +1,17 @@
 """Events of live users, and what every store of them promises."""
 
+import itertools
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from resus.errors import DataError
 from resus.serving.limits import MAX_EVENTS
 
+TURN_SECONDS = 30.0  # that a process may be silent before another one deletes old events
 EventStatus = Literal["added", "known", "corrected", "too old"]
 
 
@@ -114,6 +117,87 @@ class TracedStore(Protocol):
 def add_traced(store: EventStore, batch: Sequence[tuple[str, Event]]) -> list[Added]:
     """Add a batch to any store."""
     return store.add_traced(batch) if isinstance(store, TracedStore) else [Added(one) for one in store.add(batch)]
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """Many events in columns: by user, the events of a user by `Moment`, each id of a user once.
+
+    `features` are those of `Event.features_as_json`.
+    """
+
+    users: Sequence[str]
+    ids: Sequence[str]
+    times: Sequence[float]
+    labels: Sequence[float]
+    features: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def runs(self) -> Iterator[tuple[str, int, int]]:
+        """Each user, and where the user's events begin and end."""
+        start = 0
+        for user, its in itertools.groupby(self.users):
+            end = start + sum(1 for _ in its)
+            yield user, start, end
+            start = end
+
+    def event(self, place: int) -> Event:
+        return Event(self.ids[place], self.times[place], self.labels[place], json.loads(self.features[place]))
+
+
+@runtime_checkable
+class BulkStore(Protocol):
+    """A store that takes many events faster than batch by batch."""
+
+    def add_bulk(self, bulk: Bulk) -> Counter[EventStatus]:
+        """What `add` does with all of these events. It may commit some of them before the others.
+
+        An event that a later one of the same call pushes out counts as "too old".
+        """
+
+    def bulk_order(self, users: Sequence[str]) -> Sequence[int]:
+        """A number for each user. Bulks are added fastest in the order of these numbers; any order is right."""
+
+
+def bulk_order(store: EventStore, users: Sequence[str]) -> Sequence[int]:
+    """The same for any store."""
+    return store.bulk_order(users) if isinstance(store, BulkStore) else [0] * len(users)
+
+
+def add_bulk(store: EventStore, bulk: Bulk) -> Counter[EventStatus]:
+    """Add many events to any store."""
+    if isinstance(store, BulkStore):
+        return store.add_bulk(bulk)
+    found: Counter[EventStatus] = Counter()
+    for start in range(0, len(bulk), MAX_EVENTS):
+        places = range(start, min(start + MAX_EVENTS, len(bulk)))
+        found.update(store.add([(bulk.users[place], bulk.event(place)) for place in places]))
+    return found
+
+
+class Expired(NamedTuple):
+    """What a step of an expiry deleted, and where the next one begins; "" after the last."""
+
+    events: int
+    users: int
+    cursor: str
+
+
+@runtime_checkable
+class ExpiringStore(Protocol):
+    """A store that deletes old events of all users, step by step. Each step is so small that nobody waits for it."""
+
+    def expire(self, before: float, cursor: str = "") -> Expired:
+        """Delete some of the events with an earlier time, and users, with their profiles, who thereby lose their last.
+
+        A user who never had an event stays. The bytes leave the disk after the last step, as those of deleted users.
+        """
+
+    def is_turn_to_expire(self) -> bool:
+        """Whether this process is the one of all that delete old events; it becomes it if there is none. For the call
+        to hold, it must be repeated at least every `TURN_SECONDS`."""
 
 
 @runtime_checkable

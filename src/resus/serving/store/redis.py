@@ -1,10 +1,13 @@
 """Events in one Redis (not a cluster), for workers on several hosts."""
 
 import contextlib
+import itertools
 import json
 import logging
+import secrets
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from time import monotonic, sleep
 from typing import Any, cast
@@ -18,8 +21,18 @@ from resus.checking import on_one_line
 from resus.errors import ConfigError, DataError, ResusError, StorageError
 from resus.serving.limits import MAX_EVENTS
 from resus.serving.store.group_commit import Call, GroupCommit
-from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
-from resus.serving.store.redis_scripts import ADD, FORGET, PROFILE, READ, SWEEP
+from resus.serving.store.protocol import (
+    TURN_SECONDS,
+    Added,
+    Bulk,
+    Event,
+    EventStatus,
+    Expired,
+    UserRecord,
+    as_json,
+    check_batch,
+)
+from resus.serving.store.redis_scripts import ADD, EXPIRE, FORGET, PROFILE, READ, SWEEP, TAKE_TURN, TIDY
 
 WAIT_SECONDS = 0.7  # for an answer
 AGAIN_SECONDS = 0.5  # until a Redis that did not answer is asked again
@@ -27,6 +40,9 @@ REWRITE_SECONDS = 2.0  # for a running rewrite of the append-only file to end
 CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
 ADDRESSES = "redis://HOST:PORT/DB, rediss://HOST:PORT/DB or unix:/SOCKET?db=DB"
 USERS = "resus:users"
+TURN = "resus:expiry"  # which store deletes old events
+LOOKED_AT = 1000  # fields in a step of an expiry
+EXPIRED = 100  # events in a script of an expiry
 DURABLE = {
     "appendonly": "yes",
     "appendfsync": "always",
@@ -65,8 +81,9 @@ class RedisStore:
         self._group: GroupCommit[list[str | bytes]] = GroupCommit(
             self._add_together, wait=1.3 * WAIT_SECONDS, place=f"in Redis at {self._place}"
         )
-        self._add, self._forget, self._sweep, self._read, self._profile = map(
-            self._client.register_script, (ADD, FORGET, SWEEP, READ, PROFILE)
+        self._name = secrets.token_hex(8)  # of this store, among all that use the same Redis
+        self._add, self._forget, self._sweep, self._read, self._profile, self._expire, self._tidy, self._turn = map(
+            self._client.register_script, (ADD, FORGET, SWEEP, READ, PROFILE, EXPIRE, TIDY, TAKE_TURN)
         )
         try:
             with self._in_one_sentence():
@@ -82,11 +99,28 @@ class RedisStore:
 
     def add_traced(self, batch: Sequence[tuple[str, Event]]) -> list[Added]:
         check_batch(batch)
+        return self._add_all(
+            (user, event.id, event.time, event.label, event.features_as_json()) for user, event in batch
+        )
+
+    def add_bulk(self, bulk: Bulk) -> Counter[EventStatus]:
+        """Batch by batch, so that nobody waits for long."""
+        found: Counter[EventStatus] = Counter()
+        rows = zip(bulk.users, bulk.ids, bulk.times, bulk.labels, bulk.features, strict=True)
+        for some in iter(lambda: list(itertools.islice(rows, MAX_EVENTS)), []):
+            found.update(added.status for added in self._add_all(some))
+        return found
+
+    def bulk_order(self, users: Sequence[str]) -> Sequence[int]:
+        return [0] * len(users)
+
+    def _add_all(self, rows: Iterable[tuple[str, str, float, float, str]]) -> list[Added]:
+        """Add events of a user each: its id, time, label and features."""
         values: list[str | bytes] = []
-        for user, event in batch:
+        for user, event_id, time, label, features in rows:
             # adding 0.0 turns -0.0 into 0.0
-            time, label = repr(float(event.time) + 0.0), repr(float(event.label) + 0.0)
-            values += [user, _mark(event.id), time, label, _hex(event.id), event.features_as_json()]
+            numbers = repr(float(time) + 0.0), repr(float(label) + 0.0)
+            values += [user, _mark(event_id), *numbers, _hex(event_id), features]
         outcomes: list[Added] = self._group.run(values)
         return outcomes
 
@@ -116,6 +150,26 @@ class RedisStore:
 
     def delete(self, user: str) -> bool:
         return self._take_off(user)
+
+    def expire(self, before: float, cursor: str = "") -> Expired:
+        with self._in_one_sentence():
+            at, found = self._client.hscan(USERS, int(cursor or 0), match="m*", count=LOOKED_AT)
+        names, events, users = [name[1:] for name in found], 0, 0
+        while names:
+            with self._in_one_sentence():
+                done, gone, taken = self._expire(args=[repr(before), EXPIRED, *names])
+                if taken:
+                    self._tidy(args=taken)
+            names, events, users = names[done:], events + len(taken) // 2, users + gone
+        self._unwritten = self._unwritten or events > 0
+        if not at:
+            self._rewrite_log(False)
+        return Expired(events, users, str(at or ""))
+
+    def is_turn_to_expire(self) -> bool:
+        """As long as the key that says so lives, which is `TURN_SECONDS`."""
+        with self._in_one_sentence():
+            return bool(self._turn(keys=[TURN], args=[self._name, int(1000 * TURN_SECONDS)]))
 
     def users(self) -> int:
         with self._in_one_sentence():

@@ -227,6 +227,72 @@ redis.call('HSET', 'resus:users', unpack(values))
 return 1
 """
 )
+# takes up to ARGV[2] events before a time off the users that follow, and the profile with the last event; returns how
+# many users need no further call, how many are gone, and the user and the slot of each event
+EXPIRE = (
+    COMMON
+    + """
+local before, left = tonumber(ARGV[1]), tonumber(ARGV[2])
+local changed, taken, gone, done = {}, {}, 0, 0
+for i = 3, #ARGV do
+  local state = opened(ARGV[i])
+  while left > 0 and count(state) > 0 and tonumber(event_at(state, 1).time) < before do
+    table.insert(taken, state.user)
+    table.insert(taken, slot_at(state, 1))
+    take_off(state, 1)
+    left = left - 1
+    changed[state.user] = state
+  end
+  if changed[state.user] and count(state) == 0 then
+    state.profile = ''
+    gone = gone + 1
+  end
+  if left == 0 then break end
+  done = done + 1
+end
+if #taken > 0 then
+  local version = next_version()
+  local values = {'last', version, 'users', users() - gone}
+  for user, state in pairs(changed) do
+    if state.profile == '' then
+      table.insert(values, 'p' .. user)
+      table.insert(values, '')
+    end
+    add_fields(values, state, version)
+  end
+  redis.call('HSET', 'resus:users', unpack(values))
+end
+return {done, gone, taken}
+"""
+)
+# removes the fields of these users and slots that no map names any more
+TIDY = (
+    COMMON
+    + """
+local states, used, unused = {}, {}, {}
+for i = 1, #ARGV, 2 do
+  local user, slot = ARGV[i], tonumber(ARGV[i + 1])
+  if not states[user] then
+    states[user], used[user] = opened(user), {}
+    for place = 1, count(states[user]) do used[user][slot_at(states[user], place)] = true end
+  end
+  if not used[user][slot] then table.insert(unused, field(states[user], slot)) end
+end
+for user, state in pairs(states) do
+  if not is_known(state) then
+    for _, letter in ipairs({'v', 'm', 'p'}) do table.insert(unused, letter .. user) end
+  end
+end
+if #unused > 0 then redis.call('HDEL', 'resus:users', unpack(unused)) end
+"""
+)
+# gives the turn to who asks if nobody has it, and renews it
+TAKE_TURN = """
+local who = redis.call('GET', KEYS[1])
+if who and who ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
 # replaces the profile, unless it is the same
 PROFILE = (
     COMMON

@@ -5,8 +5,7 @@ that a user said is ever moved:
 
 - `slots` holds the events and profiles. A slot is appended at the end or overwritten in place by as many bytes. SQLite
   moves no row of such a table. An unused slot holds zeros and is used again by an event or profile of its size.
-- `directory` maps a keyed hash of the user's id to a number. Each row fills a page of its own and keeps its size, so a
-  row that moves is overwritten as a whole.
+- `directory` maps a keyed hash of the user's id to a number, see `directory.py`.
 - The other tables hold only numbers, times and hashes that nothing connects with a user once the directory has
   forgotten the user.
 
@@ -18,10 +17,12 @@ import secrets
 import sqlite3
 import struct
 import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
+from resus.serving.store.directory import DamagedError, Directory, Entry
 from resus.serving.store.protocol import Added, Event, EventStatus, Moment, UserRecord, as_json
 
 PAGE = 4096
@@ -54,15 +55,7 @@ SCHEMA = (
 SLOT_MARK = b"resE"
 PROFILE_MARK = b"resP"
 _HEAD = struct.Struct("<4sIIHHdd")  # mark, checksum, length, lengths of the user's and the event's id, time, label
-_ENTRY = struct.Struct("<16sIIQ")  # hash of the user's id, number, number of events, version
-_ENTRIES = 124  # in a row of the directory, with its checksum more than half of a page
-_BUCKETS = 2048  # a row of the directory holds one bucket; a full bucket continues at its number + `_BUCKETS`
-_EMPTY = bytes(_ENTRY.size)
-_NO_EVENT = Event("", 0.0, 0.0, {})
-
-
-class DamagedError(Exception):
-    """The file holds something that was not written into it."""
+_AFTER_CHECKSUM = struct.Struct("<IHHdd")
 
 
 @dataclass(frozen=True)
@@ -73,17 +66,6 @@ class Latest:
     number: int
     users: int
     unwiped: int
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """Where the directory holds a user."""
-
-    bucket: int
-    at: int
-    number: int
-    events: int
-    version: int
 
 
 @dataclass(frozen=True)
@@ -107,19 +89,19 @@ def add_profiles(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
-def packed(user: str, event: Event, features: str, kind: bytes = SLOT_MARK) -> bytes:
+def packed(user: str, event_id: str, time: float, label: float, features: str, kind: bytes = SLOT_MARK) -> bytes:
     """An event as bytes of one of a few sizes."""
-    named, id_, rest = user.encode(), event.id.encode(), features.encode()
+    named, id_, rest = user.encode(), event_id.encode(), features.encode()
     length = _HEAD.size + len(named) + len(id_) + len(rest)
-    head = (length, len(named), len(id_), event.time + 0.0, event.label + 0.0)  # adding 0.0 turns -0.0 into 0.0
-    content = _HEAD.pack(kind, 0, *head)[8:] + named + id_ + rest
+    # adding 0.0 turns -0.0 into 0.0
+    content = _AFTER_CHECKSUM.pack(length, len(named), len(id_), time + 0.0, label + 0.0) + named + id_ + rest
     step = 32 if length <= 512 else 512
     return kind + zlib.crc32(content).to_bytes(4, "little") + content + bytes(-length % step)
 
 
 def packed_profile(user: str, fields: str) -> bytes:
     """A profile as bytes, laid out like an event."""
-    return packed(user, _NO_EVENT, fields, PROFILE_MARK)
+    return packed(user, "", 0.0, 0.0, fields, PROFILE_MARK)
 
 
 def unpacked_profile(body: Any) -> tuple[str, dict[str, Any]]:
@@ -142,24 +124,13 @@ def unpacked(body: Any, kind: bytes = SLOT_MARK) -> tuple[str, Event]:
     return user, Event(id_, time, label, json.loads(body[features_at:length]))
 
 
-def entries_in(row: Any) -> bytes:
-    """The entries in a row of the directory."""
-    if not isinstance(row, bytes) or len(row) != _ENTRIES * _ENTRY.size + 4 or _checked(row[:-4]) != row:
-        raise DamagedError("a part of the directory of users does not match its checksum")
-    return row[:-4]
-
-
-def events_named(row: Any) -> int:
-    """The number of events of the users in a row of the directory."""
-    return sum(events for _, _, events, _ in _ENTRY.iter_unpack(entries_in(row)))
-
-
 class Slots:
     """The tables of one connection, within a transaction of the caller."""
 
     def __init__(self, connection: sqlite3.Connection, *, capacity: int) -> None:
-        self._run = connection.execute
-        self._capacity = capacity
+        self._run, self._run_all = connection.execute, connection.executemany
+        self.capacity = capacity
+        self.directory = Directory(connection.execute)
         self._key = _one(self._run("SELECT key FROM latest").fetchall(), bytes)
         self.latest = self._written = self._read_latest()
 
@@ -177,14 +148,14 @@ class Slots:
             )
 
     def add(self, user: str, event: Event, features: str) -> Added:
-        hashed = self._hash(user)
-        entry = self._find(hashed)
+        hashed = self.hash(user)
+        entry = self.directory.find(hashed)
         status = self._added(hashed, entry, user, event, features)
-        if entry is None or entry.events > self._capacity or status not in ("added", "corrected"):
+        if entry is None or entry.events > self.capacity or status not in ("added", "corrected"):
             return Added(status)
         return Added(status, entry.version, self.latest.version)
 
-    def _added(self, hashed: bytes, entry: _Entry | None, user: str, event: Event, features: str) -> EventStatus:
+    def _added(self, hashed: bytes, entry: Entry | None, user: str, event: Event, features: str) -> EventStatus:
         number = entry.number if entry else self.latest.number + 1
         mark = self._mark(number, event.id)
         if entry:
@@ -196,19 +167,19 @@ class Slots:
                 return "too old"
             for row in pushed_out:
                 self._remove(number, row)
-            self._change(entry, entry.events - len(pushed_out) + 1)
+            self.change(entry, entry.events - len(pushed_out) + 1)
         else:
-            self._enter(hashed, number, events=1)
-        slot = self._store(packed(user, event, features))
+            self.enter(hashed, number, events=1)
+        slot = self._store(packed(user, event.id, event.time, event.label, features))
         self._run("INSERT INTO events VALUES (?, ?, ?, ?)", (number, event.time, slot, mark))
         return "added"
 
     def version(self, user: str) -> int:
-        entry = self._find(self._hash(user))
+        entry = self.find(user)
         return entry.version if entry else 0
 
     def read(self, user: str) -> UserRecord:
-        entry = self._find(self._hash(user))
+        entry = self.find(user)
         if not entry:
             return UserRecord(0, ())
         bodies = self._run(
@@ -223,12 +194,12 @@ class Slots:
         if len(events) != entry.events:
             raise DamagedError("events of a user are gone")
         events.sort(key=lambda event: event.moment)
-        return UserRecord(entry.version, tuple(events[-self._capacity :]), self._profile(user, entry.number)[1])
+        return UserRecord(entry.version, tuple(events[-self.capacity :]), self._profile(user, entry.number)[1])
 
     def set_profile(self, user: str, fields: str | None) -> None:
         """`fields` as JSON; None for no profile."""
-        hashed = self._hash(user)
-        entry = self._find(hashed)
+        hashed = self.hash(user)
+        entry = self.directory.find(hashed)
         slot, before = self._profile(user, entry.number) if entry else (None, {})
         if fields == (as_json(before, "the fields of a profile") if before else None):
             return
@@ -237,18 +208,18 @@ class Slots:
             self._clear(slot)
             self._run("DELETE FROM profiles WHERE user = ?", (number,))
         if entry is None:
-            self._enter(hashed, number, events=0)
+            self.enter(hashed, number, events=0)
         elif fields or entry.events:
-            self._change(entry, entry.events)
+            self.change(entry, entry.events)
         else:
             self._leave(entry)
         if fields:
             self._run("INSERT INTO profiles VALUES (?, ?)", (number, self._store(packed_profile(user, fields))))
         else:
-            self.latest = replace(self.latest, unwiped=self._next_version())
+            self.latest = replace(self.latest, unwiped=self.next_version())
 
     def forget(self, user: str, event_id: str) -> bool:
-        entry = self._find(self._hash(user))
+        entry = self.find(user)
         if not entry:
             return False
         found = self._known(entry.number, self._mark(entry.number, event_id), event_id)
@@ -256,14 +227,14 @@ class Slots:
             return False
         self._remove(entry.number, found[0])
         if entry.events > 1 or self._profile_slot(entry.number) is not None:
-            self._change(entry, entry.events - 1)
+            self.change(entry, entry.events - 1)
         else:
             self._leave(entry)
-        self.latest = replace(self.latest, unwiped=self._next_version())
+        self.latest = replace(self.latest, unwiped=self.next_version())
         return True
 
     def delete(self, user: str) -> bool:
-        entry = self._find(self._hash(user))
+        entry = self.find(user)
         if not entry:
             return False
         for row in self._rows("WHERE user = ?", entry.number):
@@ -274,8 +245,89 @@ class Slots:
             self._clear(profile)
             self._run("DELETE FROM profiles WHERE user = ?", (entry.number,))
         self._leave(entry)
-        self.latest = replace(self.latest, unwiped=self._next_version())
+        self.latest = replace(self.latest, unwiped=self.next_version())
         return True
+
+    def oldest(self, after: int, before: float, *, look: int) -> tuple[list[str], int]:
+        """Of the next `look` users by number, those with an event before a time, and where to go on; 0 at the end."""
+        found, number = list[str](), after
+        for _ in range(look):
+            rows = self._run(
+                "SELECT user, time, slot FROM events WHERE user > ? ORDER BY user, time LIMIT 1", (number,)
+            ).fetchall()
+            if not rows:
+                return found, 0
+            number, time, slot = rows[0]
+            if time < before:
+                found.append(unpacked(self._body(slot))[0])
+        return found, number
+
+    def expire(self, users: Sequence[str], before: float, *, limit: int) -> tuple[int, int, int]:
+        """Delete up to `limit` events of these users before a time, the oldest first; and who has no others.
+
+        How many of the users need no further call, and the numbers of events and of users that were deleted.
+        """
+        done = events = gone = 0
+        with self.directory.together():
+            for user in users:
+                deleted, is_gone = self._expire(user, before, limit - events)
+                events, gone = events + deleted, gone + is_gone
+                if events == limit and not is_gone:
+                    break
+                done += 1
+        if events:
+            self.latest = replace(self.latest, unwiped=self.next_version())
+        return done, events, gone
+
+    def _expire(self, user: str, before: float, limit: int) -> tuple[int, bool]:
+        entry = self.find(user)
+        if not entry:
+            return 0, False
+        rows = self._rows("WHERE user = ? AND time < ? ORDER BY time LIMIT ?", entry.number, before, limit)
+        if rows and len(rows) == entry.events:
+            return len(rows), self.delete(user)
+        for row in rows:
+            self._remove(entry.number, row)
+        if rows:
+            self.change(entry, entry.events - len(rows))
+        return len(rows), False
+
+    def place(self, bodies: Sequence[bytes]) -> Sequence[int]:
+        """The slots in which packed events are stored: unused ones of their sizes first, then new ones."""
+        reused = self._reused(bodies)
+        (last,) = self._run("SELECT ifnull(max(number), 0) FROM slots").fetchall()[0]
+        fresh = range(last + 1, last + 1 + len(bodies) - len(reused))
+        new = [body for place, body in enumerate(bodies) if place not in reused] if reused else bodies
+        self._run_all("INSERT INTO slots VALUES (?, ?)", zip(fresh, new, strict=True))
+        if not reused:
+            return fresh
+        numbers = iter(fresh)
+        return [reused[place] if place in reused else next(numbers) for place in range(len(bodies))]
+
+    def _reused(self, bodies: Sequence[bytes]) -> dict[int, int]:
+        """Overwrite unused slots: by the place of a body, its slot."""
+        reused: dict[int, int] = {}
+        if not self._run("SELECT 1 FROM unused LIMIT 1").fetchall():
+            return reused
+        by_size: dict[int, list[int]] = {}
+        for place, body in enumerate(bodies):
+            by_size.setdefault(len(body), []).append(place)
+        for size, places in by_size.items():
+            unused = self._run("SELECT slot FROM unused WHERE size = ? LIMIT ?", (size, len(places))).fetchall()
+            for place, (slot,) in zip(places, unused, strict=False):
+                self._run("DELETE FROM unused WHERE size = ? AND slot = ?", (size, slot))
+                self._overwrite(slot, bodies[place])
+                reused[place] = slot
+        return reused
+
+    def index(self, rows: Iterable[tuple[int, float, int, int]]) -> None:
+        """Write user, time, slot and mark of events."""
+        self._run_all("INSERT INTO events VALUES (?, ?, ?, ?)", rows)
+
+    def has_any(self, number: int, marks: Sequence[int]) -> bool:
+        """Whether a user may have one of these events."""
+        known = self._run("SELECT mark FROM events WHERE user = ?", (number,)).fetchall()
+        return not {mark for (mark,) in known}.isdisjoint(marks)
 
     def wiped(self, version: int) -> None:
         """Nothing that was deleted up to a version is left in the log."""
@@ -288,17 +340,41 @@ class Slots:
             raise DamagedError("its version is missing")
         return Latest(*rows[0])
 
-    def _next_version(self) -> int:
+    def next_version(self) -> int:
         self.latest = replace(self.latest, version=self.latest.version + 1)
         return self.latest.version
 
-    def _hash(self, user: str) -> bytes:
+    def find(self, user: str) -> Entry | None:
+        return self.directory.find(self.hash(user))
+
+    def enter(self, hashed: bytes, number: int, *, events: int) -> None:
+        """Give a new user a number, the next one, and a version."""
+        self.directory.enter(hashed, number, events=events, version=self.next_version())
+        self.latest = replace(self.latest, number=number, users=self.latest.users + 1)
+
+    def change(self, entry: Entry, events: int) -> None:
+        """Give a user a new version."""
+        self.directory.change(entry, events=events, version=self.next_version())
+
+    def _leave(self, entry: Entry) -> None:
+        self.directory.leave(entry)
+        self.latest = replace(self.latest, users=self.latest.users - 1)
+
+    def hash(self, user: str) -> bytes:
         return blake2b(user.encode(), key=self._key, digest_size=16).digest()
 
     def _mark(self, number: int, event_id: str) -> int:
-        """The hash of an event's id, which differs from user to user."""
-        salt = number.to_bytes(8, "little")
-        return int.from_bytes(blake2b(event_id.encode(), key=self._key, salt=salt, digest_size=4).digest(), "little")
+        return self.marks(number, [event_id])[0]
+
+    def marks(self, number: int, event_ids: Sequence[str]) -> list[int]:
+        """The hashes of ids of events, which differ from user to user."""
+        empty = blake2b(key=self._key, salt=number.to_bytes(8, "little"), digest_size=4)
+        digests = []
+        for event_id in event_ids:
+            hashed = empty.copy()
+            hashed.update(event_id.encode())
+            digests.append(hashed.digest())
+        return list(struct.unpack(f"<{len(digests)}I", b"".join(digests)))
 
     def _known(self, number: int, mark: int, event_id: str) -> tuple[_Row, Event] | None:
         for row in self._rows("WHERE user = ? AND mark = ?", number, mark):
@@ -307,21 +383,21 @@ class Slots:
                 return row, event
         return None
 
-    def _corrected(self, entry: _Entry, user: str, new: Event, row: _Row, old: Event) -> EventStatus:
+    def _corrected(self, entry: Entry, user: str, new: Event, row: _Row, old: Event) -> EventStatus:
         if (old.time, old.label) == (new.time, new.label):
             return "known"
         moved = replace(old, time=new.time, label=new.label)
-        self._overwrite(row.slot, packed(user, moved, moved.features_as_json()))
+        self._overwrite(row.slot, packed(user, moved.id, moved.time, moved.label, moved.features_as_json()))
         self._run(
             "UPDATE events SET time = ? WHERE user = ? AND time = ? AND slot = ?",
             (new.time, entry.number, row.time, row.slot),
         )
-        self._change(entry, entry.events)
+        self.change(entry, entry.events)
         return "corrected"
 
-    def _pushed_out(self, entry: _Entry, new: Moment) -> list[_Row] | None:
+    def _pushed_out(self, entry: Entry, new: Moment) -> list[_Row] | None:
         """What a new event pushes out; None if the new event is older than all that a full user keeps."""
-        surplus = entry.events - self._capacity
+        surplus = entry.events - self.capacity
         if surplus < 0:
             return []
         oldest = self._rows("WHERE user = ? ORDER BY time LIMIT ?", entry.number, surplus + 2)
@@ -350,7 +426,10 @@ class Slots:
         return rows
 
     def _event(self, slot: int) -> Event:
-        return unpacked(_one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes))[1]
+        return unpacked(self._body(slot))[1]
+
+    def _body(self, slot: int) -> bytes:
+        return _one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes)
 
     def _profile_slot(self, number: int) -> int | None:
         found = self._run("SELECT slot FROM profiles WHERE user = ?", (number,)).fetchall()
@@ -361,8 +440,7 @@ class Slots:
         slot = self._profile_slot(number)
         if slot is None:
             return None, {}
-        body = _one(self._run("SELECT body FROM slots WHERE number = ?", (slot,)).fetchall(), bytes)
-        owner, fields = unpacked_profile(body)
+        owner, fields = unpacked_profile(self._body(slot))
         if owner != user:
             raise DamagedError("a profile belongs to another user")
         return slot, fields
@@ -385,55 +463,6 @@ class Slots:
         if self._run("UPDATE slots SET body = zeroblob(length(body)) WHERE number = ?", (slot,)).rowcount != 1:
             raise DamagedError("an event is not where it should be")
         self._run("INSERT INTO unused SELECT length(body), number FROM slots WHERE number = ?", (slot,))
-
-    def _find(self, hashed: bytes) -> _Entry | None:
-        bucket = _bucket(hashed)
-        while (entries := self._entries(bucket)) is not None:
-            at = entries.find(hashed)
-            if at >= 0 and at % _ENTRY.size == 0:
-                return _Entry(bucket, at, *_ENTRY.unpack_from(entries, at)[1:])
-            bucket += _BUCKETS
-        return None
-
-    def _enter(self, hashed: bytes, number: int, *, events: int) -> None:
-        version, bucket = self._next_version(), _bucket(hashed)
-        self.latest = replace(self.latest, number=number, users=self.latest.users + 1)
-        while (entries := self._entries(bucket)) is not None:
-            for at in range(0, _ENTRIES * _ENTRY.size, _ENTRY.size):
-                if entries.startswith(_EMPTY, at):
-                    self._write_entry(bucket, entries, at, _ENTRY.pack(hashed, number, events, version))
-                    return
-            bucket += _BUCKETS
-        self._run("INSERT INTO directory VALUES (?, ?)", (bucket, _checked(_EMPTY * _ENTRIES)))
-        self._write_entry(bucket, _EMPTY * _ENTRIES, 0, _ENTRY.pack(hashed, number, events, version))
-
-    def _change(self, entry: _Entry, events: int) -> None:
-        """Give a user a new version."""
-        entries = self._entries(entry.bucket) or b""
-        changed = _ENTRY.pack(entries[entry.at : entry.at + 16], entry.number, events, self._next_version())
-        self._write_entry(entry.bucket, entries, entry.at, changed)
-
-    def _leave(self, entry: _Entry) -> None:
-        self._write_entry(entry.bucket, self._entries(entry.bucket) or b"", entry.at, _EMPTY)
-        self.latest = replace(self.latest, users=self.latest.users - 1)
-
-    def _entries(self, bucket: int) -> bytes | None:
-        rows = self._run("SELECT entries FROM directory WHERE number = ?", (bucket,)).fetchall()
-        if not rows:
-            return None
-        return entries_in(rows[0][0])
-
-    def _write_entry(self, bucket: int, entries: bytes, at: int, entry: bytes) -> None:
-        new = _checked(entries[:at] + entry + entries[at + len(entry) :])
-        self._run("UPDATE directory SET entries = ? WHERE number = ?", (new, bucket))
-
-
-def _bucket(hashed: bytes) -> int:
-    return int.from_bytes(hashed[:4], "little") % _BUCKETS
-
-
-def _checked(entries: bytes) -> bytes:
-    return entries + zlib.crc32(entries).to_bytes(4, "little")
 
 
 def _one(rows: list[Any], kind: type[bytes]) -> bytes:

@@ -8,23 +8,30 @@ import os
 import sqlite3
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from resus.errors import StorageError
 from resus.files import locked, storage_errors
+from resus.serving.store.bulk_slots import add_to_slots
+from resus.serving.store.directory import DamagedError, bucket_of
 from resus.serving.store.group_commit import Call, GroupCommit
 from resus.serving.store.proof import Proof
-from resus.serving.store.protocol import Added, Event, EventStatus, UserRecord, as_json, check_batch
+from resus.serving.store.protocol import Added, Bulk, Event, EventStatus, Expired, UserRecord, as_json, check_batch
 from resus.serving.store.reserve import Reserve
-from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, DamagedError, Slots, add_profiles, create
+from resus.serving.store.slots import APPLICATION, BEFORE, FORMAT, PAGE, Slots, add_profiles, create
 
 WAIT_SECONDS = 10  # for other processes that use the file
 WIPE_SECONDS = 2  # for other processes to let a wipe start
 CHECK_SECONDS = 1.0  # a write within this time shows that the store can be written
 PROOF_SECONDS = 0.5  # between two times at which events are read back from the disk before they are acknowledged
 PROVED_USERS = 4  # whose events are read back
+SHARE_SECONDS = 2.0  # after another process wrote
+BREATH_SECONDS = 0.005  # between two transactions of many events, for others to begin
+LOOKED_AT = 200  # users in a step of an expiry
+EXPIRED = 100  # events in a transaction of an expiry
 LEAST_BYTES = 256 << 10  # of free disk for a store that is ready
 FULL = "its disk is full; free some space"
 GONE = "its file or its log was deleted or replaced; restore it and start the service again"
@@ -98,6 +105,8 @@ class SqliteStore:
             self._doubted: tuple[str, ...] | None = None  # users of the last proof, if it failed
             self._refused: frozenset[str] = frozenset()  # users of a write that found damage, until one finds none
             self._least_bytes = 0
+            self._others, self._share_until = 0, 0.0
+            self._turn: contextlib.ExitStack | None = None  # to delete old events, if this process has it
             self._group: GroupCommit[Callable[[], Any]] = GroupCommit(
                 self._commit, wait=WAIT_SECONDS, place=str(self._path)
             )
@@ -112,6 +121,25 @@ class SqliteStore:
         check_batch(batch)
         rows = [(user, event, event.features_as_json()) for user, event in batch]
         return self._write(lambda: [self._write_slots.add(*row) for row in rows], {user for user, _ in batch})
+
+    def add_bulk(self, bulk: Bulk) -> Counter[EventStatus]:
+        """In one transaction, for which all other writers wait. As long as others write, they get half of the time."""
+
+        def add() -> tuple[Counter[EventStatus], int]:
+            (others,) = self._writer.execute("PRAGMA data_version").fetchall()[0]  # changes as others write
+            return add_to_slots(self._write_slots, bulk), others
+
+        began = time.monotonic()
+        found, others = self._write(add, bulk.users[:1])
+        now = time.monotonic()
+        if others != self._others:
+            self._others, self._share_until = others, now + SHARE_SECONDS
+        time.sleep(now - began if now < self._share_until else BREATH_SECONDS)
+        return found
+
+    def bulk_order(self, users: Sequence[str]) -> Sequence[int]:
+        """By the row of the directory, which is then written once for all of its users."""
+        return [bucket_of(self._write_slots.hash(user)) for user in users]
 
     def version(self, user: str) -> int:
         return self._read(lambda: self._read_slots.version(user))
@@ -153,6 +181,28 @@ class SqliteStore:
         self._reserve.spend(delete, _is_out_of_space)
         return known
 
+    def expire(self, before: float, cursor: str = "") -> Expired:
+        found, at = self._read(lambda: self._read_slots.oldest(int(cursor or 0), before, look=LOOKED_AT))
+        events = users = 0
+        while found:
+            done, deleted, gone = self._reserve.spend(functools.partial(self._expire, found, before), _is_out_of_space)
+            found, events, users = found[done:], events + deleted, users + gone
+        if not at:
+            self._wipe()
+        return Expired(events, users, str(at or ""))
+
+    def _expire(self, users: Sequence[str], before: float) -> tuple[int, int, int]:
+        return self._write(lambda: self._write_slots.expire(users, before, limit=EXPIRED), users)
+
+    def is_turn_to_expire(self) -> bool:
+        """As long as this process has the store open: the system takes the turn from a process that is killed."""
+        if self._turn is None:
+            with contextlib.ExitStack() as stack, self._in_one_sentence():
+                lock = self._path.with_name(f".{self._path.name}.expiry")
+                if stack.enter_context(locked(lock, wait=False)):
+                    self._turn = stack.pop_all()
+        return self._turn is not None
+
     def users(self) -> int:
         def count() -> int:
             self._read_slots.begin()
@@ -182,6 +232,8 @@ class SqliteStore:
 
         with self._in_one_sentence():
             self._group.alone(close)
+        if self._turn is not None:
+            self._turn.close()
         self._reserve.remove()
 
     def _write(self, work: Callable[[], Returned], users: Collection[str] = ()) -> Returned:

@@ -1,0 +1,1 @@
+"""Events of other systems: whole tables into a store, and streams that never end."""
