@@ -61,7 +61,7 @@ def test_all_findings_are_in_one_sentence() -> None:
     assert "key 'name' is missing" in said
     assert "unknown key 'wheles', did you mean 'wheels'?" in said
     assert "unknown key 'engine.fule', did you mean 'engine.fuel'?" in said
-    assert "'engine.cylinders' is 0: input should be greater than or equal to 1" in said
+    assert "'engine.cylinders' is 0: give a number of at least 1" in said
     assert "\n" not in said
 
 

@@ -16,6 +16,29 @@ Kind = TypeVar("Kind", bound="Settings")
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 MOST_FINDINGS = 12  # in one sentence
+PLAIN = {  # what pydantic finds, by its type, as what to do
+    "missing": "missing; add it",
+    "extra_forbidden": "unknown key; correct it, or leave it out",
+    "greater_than": "give a number above {gt}",
+    "greater_than_equal": "give a number of at least {ge}",
+    "less_than": "give a number below {lt}",
+    "less_than_equal": "give a number of at most {le}",
+    "int_type": "give a whole number",
+    "int_parsing": "give a whole number",
+    "int_from_float": "give a whole number",
+    "float_type": "give a number",
+    "float_parsing": "give a number",
+    "finite_number": "give a finite number",
+    "bool_type": "give true or false",
+    "bool_parsing": "give true or false",
+    "string_type": "give a text",
+    "string_too_short": "give a text of at least {min_length} characters",
+    "string_too_long": "give a text of at most {max_length} characters",
+    "list_type": "give a list",
+    "dict_type": "give an object",
+    "too_short": "give at least {min_length}, not {actual_length}",
+    "too_long": "give at most {max_length}, not {actual_length}",
+}
 CLOSE = 0.75  # similarity from which a known key is suggested for a wrong one
 
 
@@ -190,11 +213,18 @@ def sentence_of(error: ValidationError, model: type[BaseModel]) -> str:
         elif finding["type"] == "value_error":
             findings.append(str(finding["ctx"]["error"]))
         else:
-            message = finding["msg"][:1].lower() + finding["msg"][1:]
-            findings.append(f"'{key}' is {shortened(finding['input'])}: {message}")
+            findings.append(f"'{key}' is {shortened(finding['input'])}: {in_plain_words(finding)}")
     findings += unknown_keys(unknown, known_keys(model))
     more = [f"and {len(findings) - MOST_FINDINGS:,} more"] if len(findings) > MOST_FINDINGS else []
     return "; ".join(findings[:MOST_FINDINGS] + more)
+
+
+def in_plain_words(finding: Mapping[str, Any]) -> str:
+    """What a finding of pydantic says is wrong, as what to do."""
+    if finding["type"] in PLAIN:
+        return PLAIN[finding["type"]].format_map(finding.get("ctx", {}))
+    message = str(finding["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
 
 
 def shortened(value: object) -> str:

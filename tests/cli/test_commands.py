@@ -124,7 +124,7 @@ def test_a_killed_prepare_leaves_no_log_and_the_next_one_cleans_up(tmp_path: Pat
     [
         (("planted", "--rows", 5000), "--rows needs --like taobao"),
         (("planted", "--like", "taobo"), "--like is 'taobo'"),
-        (("planted", "--like", "taobao", "--rows", 10), "'rows' is 10: input should be greater than or equal to 1000"),
+        (("planted", "--like", "taobao", "--rows", 10), "'rows' is 10: give a number of at least 1000"),
         (("planted", "--like", "taobao", "--set", "sead=1"), "unknown key 'sead', did you mean 'seed'?"),
         (("planted", "--like", "taobao", "--rows", 2000, "--set", "rows=3000"), "rows is set twice"),
         (("taobao", "--like", "taobao"), "--like and --rows need 'resus prepare planted'"),

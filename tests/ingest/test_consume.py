@@ -79,7 +79,7 @@ MISTAKES = {
     json.dumps(sent(1, label=2)): "label: a label is 0 or 1",
     json.dumps(sent(1, features={"price": "dear"})): "'dear' is not a number",
     json.dumps(sent(1) | {"time": 1e13}): "time: 1e+13 is more than a day ahead",
-    json.dumps({key: value for key, value in sent(1).items() if key != "user"}): "user: field required",
+    json.dumps({key: value for key, value in sent(1).items() if key != "user"}): "user: missing; add it",
 }
 
 

@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,25 @@ def test_an_import_into_a_store_with_events(exported: Path, tmp_path: Path, plac
     assert not list(tmp_path.glob(".*.import")), "nothing is left"
 
 
+def test_rows_that_change_an_earlier_row_are_counted_as_the_service_counts_them(exported: Path, tmp_path: Path) -> None:
+    """As with a column of ids that is not unique: a repeated row is known, a different one corrects the row before it."""
+    rows = table(30).with_columns(number=pl.format("n{}", pl.int_range(pl.len()) % 2))
+    rows = pl.concat([rows, rows.tail(1)])
+    rows.write_csv(tmp_path / "events.csv")
+    with opened(str(tmp_path / "truth")) as store:
+        engine = Engine(LoadedModel.load(exported), store, capacity=CAPACITY)
+        said = Counter(
+            result.status
+            for row in rows.iter_rows(named=True)
+            for result in engine.observe([PostedEvent.model_validate(posted(row) | {"id": row["number"]})]).results
+        )
+    found = import_events(
+        exported, tmp_path / "events.csv", str(tmp_path / "imported"), capacity=CAPACITY, id_column="number"
+    )
+    assert said["corrected"] > 0 and said["known"] > 0
+    assert found.events == {"too old": 0, **said}
+
+
 def test_ids_of_a_column_and_rows_that_are_skipped(exported: Path, tmp_path: Path) -> None:
     rows = table(30).with_columns(number=pl.format("n{}", pl.int_range(pl.len())))
     bad = rows.with_columns(
@@ -133,7 +153,7 @@ def test_ids_of_a_column_and_rows_that_are_skipped(exported: Path, tmp_path: Pat
     bad.write_csv(tmp_path / "events.csv")
     words = ["import", exported, "events.csv", "--store", "here.sqlite", "--id", "number"]
     said = refused_here(*words, cwd=tmp_path)
-    assert said.startswith("events.csv, row 5, column 'click': the label '7' is neither 0 nor 1"), said
+    assert said.startswith("events.csv, row 5, column 'click': the label '7' is neither 0 nor 1; write 0 or 1;"), said
     assert not list(tmp_path.glob(".here.sqlite.import")), "nothing is kept of a table that is refused"
     with opened(str(tmp_path / "here.sqlite")) as store:
         assert store.users() == 0

@@ -50,6 +50,13 @@ From data to a report:
   resus reproduce rq1                  every method and table of the paper (try --quick)
 
 \b
+From a run to a service:
+  resus export runs/mine --out runs/live-export      the model with its items, to serve
+  resus serve runs/live-export                       HTTP on 127.0.0.1:8000, with a playground at /
+  resus import runs/live-export events.csv           store the events of a table
+  resus consume runs/live-export --from redis://…    store the events of a stream
+
+\b
 Options of resus train:
   --predictor logits:COLUMN     personalize the scores of your own model
   --learner ridge or nearest    the methods of the paper, RESUS-RR and RESUS-NN
@@ -76,7 +83,7 @@ app.command(
     "consume", short_help="Store the events of a stream, for a service to use.", context_settings=BY_ENVIRONMENT
 )(consume.command)
 app.command("import", short_help="Store the events of a table, for a service to use.")(import_events.command)
-app.add_typer(store.app, name="store", short_help="Check where events are kept, and salvage them.")
+app.add_typer(store.app, name="store", short_help="Check where events are kept, salvage them, and delete old ones.")
 app.command("report", short_help="Draw curves and write an HTML page.")(report.command)
 app.command("warm-up", short_help="Compare runs from no events to hundreds of events.")(warm_up.command)
 app.command("reproduce", short_help="Repeat the experiments of the paper.")(reproduce.command)

@@ -1,16 +1,18 @@
-"""`resus store check`."""
+"""`resus store`: check where events are kept, salvage them, and delete old ones."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Check where events are kept.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="Check where events are kept, salvage them, and delete old ones.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.callback()
 def options() -> None:
-    """Check where events are kept."""
+    """Check where events are kept, salvage them, and delete old ones."""
 
 
 @app.command("check", short_help="Say what is readable in a store, and salvage it.")

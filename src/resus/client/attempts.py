@@ -23,7 +23,7 @@ class Patience:
     def __post_init__(self) -> None:
         for name, value, least in (("timeout", self.timeout, 0.001), ("longest_wait", self.longest_wait, 0)):
             if not math.isfinite(value) or value < least:
-                raise ConfigError(f"{name} is {value}: give a number of seconds")
+                raise ConfigError(f"{name} is {value}: give a number of seconds, at least {least}")
         if self.retries < 0:
             raise ConfigError(f"retries is {self.retries}: give 0 or more")
 

@@ -125,17 +125,23 @@ def find_problems(
 
 
 def bad_rows(
-    frame: pl.DataFrame, schema: TableSchema, usable: Collection[str], *, dates: bool | None = None
+    frame: pl.DataFrame,
+    schema: TableSchema,
+    usable: Collection[str],
+    *,
+    dates: bool | None = None,
+    trained: bool = False,
 ) -> Iterator[tuple[str, Sequence[BadRows]]]:
     """By column, the rows that no log can have, whatever the other rows are; only of the `usable` columns.
 
-    `dates` says whether times are dates, if the frame is part of a longer table.
+    `dates` says whether times are dates, if the frame is part of a longer table; `trained`, that the schema is that of
+    a model, so that no advice may change it.
     """
     for name, noun in ((schema.user, "user"), (schema.item, "item")):
         if name in usable:
             yield name, [BadRows(is_missing(frame[name]), f"the {noun} is empty", _FILL)]
     if schema.label is not None and schema.label in usable:
-        yield schema.label, _bad_labels(frame[schema.label], schema)
+        yield schema.label, _bad_labels(frame[schema.label], schema, trained)
     if schema.time is not None and schema.time in usable:
         yield schema.time, _bad_times(frame[schema.time], dates)
     for name, field in schema.fields.items():
@@ -204,15 +210,17 @@ def nested_columns(frame: pl.DataFrame, schema: TableSchema, where: str) -> list
     ]
 
 
-def _bad_labels(column: pl.Series, schema: TableSchema) -> list[BadRows]:
+def _bad_labels(column: pl.Series, schema: TableSchema, trained: bool) -> list[BadRows]:
     threshold = schema.label_threshold
     wanted = "0 or 1" if threshold is None else "a number"
     found = bad_numbers(column, f"write {wanted}, or delete the row")
     if threshold is None:
         numbers = pl.Series(as_numbers(column)[0])
         largest = numbers.filter(numbers.is_finite()).to_numpy().max(initial=1.0)
-        fix = "write 0 or 1, or set label_threshold: values from there on count as 1"
-        fix += f" (such as {setting('label_threshold', largest)})"
+        fix = "write 0 or 1"
+        if not trained:
+            fix += ", or set label_threshold: values from there on count as 1"
+            fix += f" (such as {setting('label_threshold', largest)})"
         graded = numbers.is_finite() & (numbers != 0) & (numbers != 1)
         found.append(BadRows(graded, lambda first: f"the label {column[first]!r} is neither 0 nor 1", fix))
     return found

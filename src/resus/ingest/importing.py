@@ -191,7 +191,8 @@ class _Work:
             began = time.monotonic()
             order = partial(bulk_order, self.engine.store)
             part = Part(part_of(folder, number), capacity=capacity, order=order)
-            found.count("known", part.repeated)
+            found.count("known", part.repeated - part.corrected)
+            found.count("corrected", part.corrected)
             found.count("too old", part.too_old)
             found.users += part.users
             for bulk in part.bulks():

@@ -94,7 +94,7 @@ class Rows:
         if self._times.dates is None:
             self._times.learn(frame[str(schema.time)])
         usable = {schema.user, str(schema.time), *([schema.label] if schema.label else [])}
-        for column, found in bad_rows(frame, schema, usable, dates=self._times.dates):
+        for column, found in bad_rows(frame, schema, usable, dates=self._times.dates, trained=True):
             for mask, what, fix in found:
                 for row in mask.fill_null(False).arg_true().to_list():
                     yield row, f"column '{column}': {what if isinstance(what, str) else what(row)}; {fix}"

@@ -77,7 +77,10 @@ class Part:
     def __init__(self, path: Path, *, capacity: int, order: Callable[[Sequence[str]], Sequence[int]]) -> None:
         events = pl.read_ipc_stream(path)
         self.rows = events.height
+        self.corrected = 0  # rows that give an earlier row's id another time or label
         if events.select(pl.struct(USER, ID).is_duplicated().any()).item():  # as the store would correct it
+            said = pl.struct(TIME, LABEL)
+            self.corrected = int(events.select((said != said.shift(1)).over(USER, ID).sum()).item())
             events = events.group_by(USER, ID, maintain_order=True).agg(
                 pl.col(TIME, LABEL).last(), pl.col(FEATURES).first()
             )

@@ -78,7 +78,7 @@ def test_an_open_log_is_mapped_and_not_to_be_written(log: InteractionLog, tmp_pa
 
 def test_a_log_can_be_saved_over_the_folder_it_is_read_from(log: InteractionLog, tmp_path: Path) -> None:
     opened = log.save(tmp_path / "log")
-    again = opened.save(tmp_path / "log", source="second")
+    again = opened.save(str(tmp_path / "log"), source="second")
     assert np.array_equal(again.ids, log.ids)
     assert again.manifest.source == "second"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log"]

@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from resus.arrays import Floats, Ids, Integers
-from resus.checking import nearest_key, shortened
+from resus.checking import in_plain_words, nearest_key, shortened
 from resus.data.fields import KINDS
 from resus.data.fields.base import Encoded, Field, Recoder
 from resus.data.fields.numeric import MISSING_FIX
@@ -257,4 +257,4 @@ def _field_of(value: Any) -> Field:
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, found["loc"]))
-        raise ValueError(f"{where} of the feature {shortened(name)}: {found['msg'].lower()}") from None
+        raise ValueError(f"{where} of the feature {shortened(name)}: {in_plain_words(found)}") from None

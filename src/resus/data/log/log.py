@@ -94,8 +94,9 @@ class InteractionLog:
         """The same log with other facts in its manifest."""
         return replace(self, manifest=self.manifest.model_copy(update=facts))
 
-    def save(self, folder: Path, **facts: Any) -> "InteractionLog":
+    def save(self, folder: Path | str, **facts: Any) -> "InteractionLog":
         """Write the log as a folder, whole or not at all, and open it memory-mapped. `facts` go to its manifest."""
+        folder = Path(folder)
         check_log_folder(folder, self.name)
         manifest = self.manifest.model_copy(update=facts)
         rows = LogRows(manifest, self.features, self.user_ids, self.offsets, self.ordered, self._blocks())

@@ -444,7 +444,7 @@ def _add_refusals(app: FastAPI, service: Service) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return _refused(400, "the body is not JSON: check quotes, commas and brackets")
-        if first["type"] == "model_attributes_type" and first["loc"] == ("body",):
+        if first["type"] in ("missing", "model_attributes_type") and first["loc"] == ("body",):
             return _refused(422, "send a JSON object, with the header 'content-type: application/json'")
         return _refused(422, sentence_of({**first, "loc": first["loc"][1:]}))
 

@@ -110,7 +110,9 @@ class ModelChanges:
         except Exception as error:
             refusal = error if isinstance(error, ResusError) else ArtifactError(f"{what}: {kind_and_place(error)}")
             self._counted.labels("refused").inc()
-            log.warning("%s refused, %s stays in use: %s", what, _told(self._in_use()), refusal)
+            used = self._in_use()
+            stay = "stays" if len(used) == 1 else "stay"
+            log.warning("%s refused, %s %s in use: %s", what, _told(used), stay, refusal)
             raise refusal from None
 
 

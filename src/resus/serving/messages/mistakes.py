@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from resus.checking import in_plain_words
 from resus.serving.limits import MAX_ID
 
 
@@ -11,5 +12,4 @@ def sentence_of(finding: Mapping[str, Any]) -> str:
     path = [*finding["loc"], finding.get("ctx", {}).get("field")]
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path if step is not None)
     place = "".join(steps).removeprefix(".")
-    message = str(finding["msg"]).removeprefix("Value error, ")
-    return f"{place[:MAX_ID] or 'the request'}: {message[:1].lower()}{message[1:]}"
+    return f"{place[:MAX_ID] or 'the request'}: {in_plain_words(finding)}"
