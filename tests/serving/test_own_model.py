@@ -22,9 +22,10 @@ from resus.ingest.importing import import_events
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.at_once import NotAtOnceError
 from resus.serving.export import export
-from resus.serving.http.app import build_app
+from resus.serving.http.app import Setup, build_app
 from resus.serving.http.guard import Access
 from resus.serving.items import ItemChange, ItemChanges
+from resus.serving.lineup import ModelFolders
 from resus.serving.messages import PostedEvent, PredictRequest
 from resus.serving.own_model import INPUTS, USERS
 
@@ -268,6 +269,7 @@ class NoTorch(MetaPathFinder):
 sys.meta_path.insert(0, NoTorch())
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.items import ItemChange, ItemChanges
+from resus.serving.lineup import ModelFolders
 from resus.serving.messages import PredictRequest
 engine = Engine(LoadedModel.load(Path(sys.argv[1])), open_store(sys.argv[2], capacity=9), capacity=9)
 candidate = {"item": "3", "price": 2, "discount": 0.4, "age": 20, "sex": "f"}
@@ -355,3 +357,28 @@ def test_an_import_brings_and_checks_what_the_model_reads(kind: str, folder: Pat
     one, other = sent.predict(asked), imported.predict(asked)
     assert one.support == other.support == len(mine)
     assert one.answers[0].residual == pytest.approx(other.answers[0].residual, abs=1e-6)
+
+
+def test_a_rollback_brings_the_model_back_and_opens_no_changed_copy(served: Path, folder: Path, tmp_path: Path) -> None:
+    home, candidate = tmp_path / "copies", {"item": 3, "price": 2, "discount": 1, "age": 40, "sex": "f"}
+    home.mkdir()
+    setup = Setup(ModelFolders([served], home))
+    app = build_app(engine_of(served, tmp_path), served, Access("localhost", None), setup=setup)
+    with in_process(app) as client:
+        before = predict(client, candidates=[candidate])
+        shutil.rmtree(served)
+        model = folder / "model.txt"
+        export(folder / "run", folder / "log", served, titles={"3": "x"}, onnx=False, score_with=model)
+        assert client.post("/v1/reload").status_code == 200
+        assert predict(client, candidates=[candidate]).version != before.version
+        shutil.rmtree(served)
+        [copy] = home.glob("1-*/own-model.txt")
+        content = copy.read_bytes()
+        copy.write_bytes(content.replace(b"num_leaves=7", b"num_leaves=6"))
+        refusal = client.post("/v1/rollback")
+        assert (refusal.status_code, "its bytes were changed" in refusal.text) == (409, True)
+        assert predict(client, candidates=[candidate]).version != before.version
+        copy.write_bytes(content)
+        assert client.post("/v1/rollback").status_code == 200
+        after = predict(client, candidates=[candidate])
+        assert (after.version, after.answers) == (before.version, before.answers)
