@@ -61,8 +61,9 @@ def unit(key: str) -> list[str]:
 
 
 def env_file() -> dict[str, str]:
+    """Every option of the file, also those that are turned off by a `#`."""
     lines = (ROOT / "packaging" / "resus.env").read_text().splitlines()
-    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+    return dict(line.removeprefix("#").split("=", 1) for line in lines if line and not line.startswith("# "))
 
 
 def test_every_variable_is_one_of_the_command_line() -> None:
