@@ -22,8 +22,9 @@ from resus.ingest.importing import import_events
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.at_once import NotAtOnceError
 from resus.serving.export import export
-from resus.serving.http.app import Setup, build_app
+from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
+from resus.serving.http.service import Setup
 from resus.serving.items import ItemChange, ItemChanges
 from resus.serving.lineup import ModelFolders
 from resus.serving.messages import PostedEvent, PredictRequest
