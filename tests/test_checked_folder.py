@@ -142,3 +142,13 @@ def test_every_changed_fact_is_refused(folder: Path) -> None:
     for key, value in (("answer", 43), ("more", 1), ("files", {})):
         (folder / FACTS).write_text(json.dumps({**facts, key: value}))
         assert "was changed after it was written" in refused(lambda: CheckedFolder.open(folder))
+
+
+@pytest.mark.parametrize("name", ["../beside", "deeper/file", "/tmp/file"])
+def test_a_list_names_no_file_of_another_folder(folder: Path, name: str) -> None:
+    """Else a copy of the folder would be written outside of the copy."""
+    facts = json.loads((folder / FACTS).read_text())
+    facts["files"][name] = facts["files"]["one.bin"]
+    del facts["facts_sha256"]
+    (folder / FACTS).write_text(json.dumps(facts | {"facts_sha256": checked_folder._hash(facts)}))
+    assert f"lists '{name}', which is no file of its folder" in refused(lambda: CheckedFolder.open(folder))

@@ -63,6 +63,11 @@ class CheckedFolder:
             files = _LIST.validate_python(facts.pop(_FILES, None))
         except ValidationError:
             raise ArtifactError(f"{path} has no list of its files: {_OLD}") from None
+        elsewhere = next((name for name in files if Path(name).name != name), None)
+        if elsewhere is not None:  # whoever copies the folder must not write outside of the copy
+            raise ArtifactError(
+                f"{path} lists {elsewhere!r}, which is no file of its folder: restore it, or train again"
+            )
         return cls(folder, facts, files, hashlib.sha256(content).hexdigest())
 
     def __contains__(self, name: str) -> bool:

@@ -368,3 +368,13 @@ def test_a_score_that_is_not_finite_is_refused(engine: Engine, monkeypatch: pyte
 def test_values_that_are_equal_in_python_may_differ_for_a_model(one: Any, other: Any, same: bool) -> None:
     mine, theirs = (Event("e1", 0.0, 1.0, {"tags": tags}) for tags in (one, other))
     assert (text_of_features(mine) == text_of_features(theirs)) == same
+
+
+def test_a_user_whose_question_is_refused_counts_in_memory(run: Path, store: EventStore) -> None:
+    """Else users who are asked wrongly would fill the memory."""
+    engine = Engine(LoadedModel.load(run), store, capacity=CAPACITY)
+    engine.observe([PostedEvent.model_validate(event(1))])
+    with pytest.raises(DataError):
+        engine.predict(PredictRequest(user="u", candidates=[{"item": "1", "price": [1]}]))
+    assert "u" in engine.live_users
+    assert engine.live_users.nbytes > 0

@@ -36,9 +36,10 @@ from resus.serving.drift import REFERENCE, Reference, Spread
 from resus.serving.experiment.predictions import shared_memory
 from resus.serving.experiment.split import Split
 from resus.serving.experiment.trial import WAITING, check_second
-from resus.serving.http.app import Setup, build_app
+from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
 from resus.serving.http.recent_scores import EVERY, ONE_IN
+from resus.serving.http.service import Setup
 from resus.serving.lineup import ModelFolders
 from resus.serving.messages import PredictRequest, RecommendRequest
 

@@ -1,8 +1,9 @@
 """Answers that explore: by the joint posterior, with propensities, and repeatable by their seed."""
 
 import json
+import tracemalloc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from resus_process import refused_here, succeed_here
 from service_process import InProcess, event, post, refused
 
 import resus
+from resus.arrays import Floats
 from resus.errors import DataError
 from resus.serving.engine import Engine
+from resus.serving.explored import rank
 from resus.serving.exploring import RULES, exploring_of
 from resus.serving.loaded import LoadedModel
 from resus.serving.messages import PostedEvent, PredictAnswer, PredictRequest, RecommendAnswer, RecommendRequest
@@ -262,3 +265,26 @@ def test_offline_and_live_explore_alike(third: Path, tmp_path: Path, store: Even
         assert own["propensity"].to_list() == [one.propensity for one in answer.answers]
         assert answer.exploration is not None
         assert own["greedy"].to_list() == answer.exploration.greedy
+
+
+def test_a_long_ranking_keeps_only_the_best_of_each_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates that come in tiles cost no memory per tile."""
+
+    class Noise:
+        def sample(self, seed: int, draws: int) -> Callable[[Floats], Floats]:
+            noise = np.random.default_rng(seed)
+            return lambda codes: noise.standard_normal((len(codes), draws), dtype=np.float32)
+
+    draws, top, tiles = 99, 50, 40
+    monkeypatch.setattr("resus.serving.explored.TILE", (1 + draws) * top)
+    exploring = exploring_of("thompson", seed=1, width=None, draws=draws)
+    assert exploring is not None
+    spread: Any = Noise()
+    tracemalloc.start()
+    found = rank(
+        exploring, spread, np.zeros(tiles * top, np.float32), lambda tile: np.zeros((len(tile), 1), np.float32), top
+    )
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(set(found.order.tolist())) == top
+    assert peak < tiles * top * draws * (4 + 8) / 3

@@ -17,13 +17,17 @@ from service_process import InProcess, in_process, predict, refused, sealed
 
 import resus
 from resus.checked_folder import CheckedFolder
-from resus.errors import ArtifactError, ConfigError
+from resus.errors import ArtifactError, ConfigError, DataError
+from resus.ingest.importing import import_events
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.at_once import NotAtOnceError
 from resus.serving.export import export
 from resus.serving.http.app import build_app
 from resus.serving.http.guard import Access
-from resus.serving.messages import PredictRequest
+from resus.serving.http.service import Setup
+from resus.serving.items import ItemChange, ItemChanges
+from resus.serving.lineup import ModelFolders
+from resus.serving.messages import PostedEvent, PredictRequest
 from resus.serving.own_model import INPUTS, USERS
 
 SENT = ("item", "price", "discount")  # category depends on the item alone, age and sex on the user
@@ -265,6 +269,8 @@ class NoTorch(MetaPathFinder):
 
 sys.meta_path.insert(0, NoTorch())
 from resus.serving import Engine, LoadedModel, open_store
+from resus.serving.items import ItemChange, ItemChanges
+from resus.serving.lineup import ModelFolders
 from resus.serving.messages import PredictRequest
 engine = Engine(LoadedModel.load(Path(sys.argv[1])), open_store(sys.argv[2], capacity=9), capacity=9)
 candidate = {"item": "3", "price": 2, "discount": 0.4, "age": 20, "sex": "f"}
@@ -300,3 +306,80 @@ def test_the_loop_of_the_service_never_waits_for_the_library(served: Path, tmp_p
     engine.score(request)
     with pytest.raises(NotAtOnceError):
         engine.score(request, at_once=True)
+
+
+def test_changes_of_items_that_were_made_for_another_model_are_left_out(tmp_path: Path) -> None:
+    folder = made("XGBoost of ids", tmp_path / "made")
+    for item in ("abc", "500"):
+        ItemChanges(folder / "export.items.jsonl").add(ItemChange(item=item, title="New"))
+    with in_process(service(folder / "export", tmp_path)) as client:
+        ranked = client.post("/v1/recommend", json={"context": {"discount": 0.3}, "top": 99}).json()["answers"]
+        assert "New" in {answer["title"] for answer in ranked}
+        assert "abc" not in {answer["item"] for answer in ranked}
+
+
+def test_a_user_with_an_event_of_an_item_that_is_gone_is_answered(served: Path, tmp_path: Path) -> None:
+    """An export made before or after may not know the item. Its columns are then missing values."""
+    context = {"price": 2, "discount": 0.4, "age": None, "sex": "m"}
+    of_new = {"id": "a", "user": "new", "time": 5, "label": 1, "item": "n1", "features": context}
+    with in_process(service(served, tmp_path)) as client:
+        client.request("PUT", "/v1/items/n1", json={"fields": {"category": "c1"}})
+        assert client.post("/v1/events", json={"events": [of_new]}).status_code == 200
+        known = predict(client, user="new", context=context, items=["3"])
+        (tmp_path / "export.items.jsonl").unlink()
+    with in_process(service(served, tmp_path)) as client:
+        gone = predict(client, user="new", context=context, items=["3"])
+        assert (gone.support, gone.answers[0].basis) == (1, known.answers[0].basis)
+        without = {key: value for key, value in of_new.items() if key not in ("user", "time")}
+        without["features"] = {**context, "category": None}
+        inline = predict(client, events=[without], context=context, items=["3"])
+        assert gone.answers[0].residual == pytest.approx(inline.answers[0].residual, abs=1e-6)
+        refusal = client.post("/v1/events", json={"events": [{**of_new, "id": "b"}]})
+        assert (refusal.status_code, "'category' is missing" in refusal.json()["error"]) == (422, True)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_an_import_brings_and_checks_what_the_model_reads(kind: str, folder: Path, tmp_path: Path) -> None:
+    """Also in a table with a column of scores, which the service does not take."""
+    table = TABLE.with_columns(model_score=pl.lit(0.5)).with_row_index("id")
+    good, bad = tmp_path / f"good.{kind}", tmp_path / f"bad.{kind}"
+    for path, rows in ((good, table), (bad, table.with_columns(price=pl.lit("cheap")))):
+        rows.write_csv(path) if kind == "csv" else rows.write_parquet(path)
+    run, place = folder / "export", str(tmp_path / "imported")
+    with pytest.raises(DataError, match=r"row [0-9]+, .*'cheap' is not a number"):
+        import_events(run, bad, place, capacity=REMEMBERED)
+    import_events(run, good, place, capacity=REMEMBERED, id_column="id")
+
+    sent = engine_of(run, tmp_path)
+    mine = table.filter(user=4).to_dicts()  # of no known age
+    sent.observe([PostedEvent.model_validate(event(row["id"], "4", row)) for row in mine])
+    imported = Engine(LoadedModel.load(run), open_store(place, capacity=REMEMBERED), capacity=REMEMBERED)
+    asked = PredictRequest(user="4", candidates=[{"item": 3, "price": 2, "discount": 1}])
+    one, other = sent.predict(asked), imported.predict(asked)
+    assert one.support == other.support == len(mine)
+    assert one.answers[0].residual == pytest.approx(other.answers[0].residual, abs=1e-6)
+
+
+def test_a_rollback_brings_the_model_back_and_opens_no_changed_copy(served: Path, folder: Path, tmp_path: Path) -> None:
+    home, candidate = tmp_path / "copies", {"item": 3, "price": 2, "discount": 1, "age": 40, "sex": "f"}
+    home.mkdir()
+    setup = Setup(ModelFolders([served], home))
+    app = build_app(engine_of(served, tmp_path), served, Access("localhost", None), setup=setup)
+    with in_process(app) as client:
+        before = predict(client, candidates=[candidate])
+        shutil.rmtree(served)
+        model = folder / "model.txt"
+        export(folder / "run", folder / "log", served, titles={"3": "x"}, onnx=False, score_with=model)
+        assert client.post("/v1/reload").status_code == 200
+        assert predict(client, candidates=[candidate]).version != before.version
+        shutil.rmtree(served)
+        [copy] = home.glob("1-*/own-model.txt")
+        content = copy.read_bytes()
+        copy.write_bytes(content.replace(b"num_leaves=7", b"num_leaves=6"))
+        refusal = client.post("/v1/rollback")
+        assert (refusal.status_code, "its bytes were changed" in refusal.text) == (409, True)
+        assert predict(client, candidates=[candidate]).version != before.version
+        copy.write_bytes(content)
+        assert client.post("/v1/rollback").status_code == 200
+        after = predict(client, candidates=[candidate])
+        assert (after.version, after.answers) == (before.version, before.answers)

@@ -20,9 +20,10 @@ from resus import Resus
 from resus.evaluation.metrics import METRICS
 from resus.files import write_json
 from resus.serving.engine import Engine
-from resus.serving.http.app import THREADS, build_app
+from resus.serving.http.app import build_app
 from resus.serving.http.guard import HEADERS, Access
 from resus.serving.http.pages import PAGE, REFERENCE
+from resus.serving.http.service import THREADS
 from resus.serving.loaded import RESULTS, LoadedModel
 from resus.serving.messages import ModelAnswer, UserAnswer
 from resus.serving.store import open_store

@@ -163,11 +163,11 @@ class _Work:
     def stage(self, folder: Path, claim: _Claim, *, skip_bad: bool) -> None:
         """Check all rows, and deal them out to files by their user."""
         began, findings, found = time.monotonic(), Findings(), claim.so_far
-        more = [self.rows.id_column] if self.rows.id_column else []
-        blocks = blocks_of_parts(self.files, self.rows.schema, findings, block_bytes=BLOCK_BYTES, more=more)
+        rows = self.rows
+        blocks = blocks_of_parts(self.files, rows.schema, findings, block_bytes=BLOCK_BYTES, more=rows.columns)
         with storage_errors(folder), PartWriter(folder, about_rows(self.files)) as writer:
             for block in blocks:
-                events, refusals = self.rows.read(block)
+                events, refusals = rows.read(block)
                 if refusals and not skip_bad:
                     raise DataError(
                         f"{_sentence(refusals[0])}; correct it, or skip such rows with {option('skip_bad')}"

@@ -47,6 +47,17 @@ class Rows:
     _done: dict[str, int] = field(default_factory=dict)  # rows, by file
     _checked: bool = False
 
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns that are read besides those of the schema, if they are there."""
+        return [*([self.id_column] if self.id_column else []), *sorted(self.own_columns)]
+
+    @property
+    def own_columns(self) -> frozenset[str]:
+        """The columns that the user's own model reads."""
+        own = self.engine.loaded.own
+        return frozenset() if own is None else frozenset(own.facts.reads)
+
     def read(self, block: Block) -> tuple[pl.DataFrame, list[Refusal]]:
         """The events of a block in the columns `COLUMNS`, and its rows that are none, each with the reason."""
         if not self._checked:
@@ -104,6 +115,8 @@ class Rows:
         loaded, schema = self.engine.loaded, self.schema
         items = as_text(frame[schema.item])
         texts = {name: json_of(frame[name]) for name in frame.columns if name in loaded.field_names}
+        for name in self.own_columns & texts.keys():
+            texts[name] = texts[name].fill_null("null")  # the user's own model knows an empty cell as a missing value
         texts[schema.item] = json_of(items.alias(schema.item))
         names = [name for name in texts if name != schema.item]
         events = pl.DataFrame(
@@ -146,6 +159,8 @@ class Rows:
     def _doubts_of_fields(self, frame: pl.DataFrame) -> Iterable[pl.Series]:
         """For each field of the model, the rows with a value that it may refuse."""
         loaded, height = self.engine.loaded, frame.height
+        if self.own_columns:  # what the user's own model can read, only that model knows
+            yield pl.repeat(True, height, eager=True)
         for each in loaded.features.fields:
             needed = each.refuses_missing or each.name == loaded.config.predictor.score_column
             if each.name in frame.columns:

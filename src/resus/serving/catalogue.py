@@ -3,7 +3,6 @@
 It holds ids, titles, counts and mean labels of the items of one log.
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,7 +30,6 @@ STEADY = 0.9  # share of an item's rows that must hold one value, for the field 
 MAX_CHOICES = 50  # values that are listed for a field
 
 Columns = dict[str, Array]
-log = logging.getLogger("resus.serving")
 
 
 class CatalogueFacts(BaseModel):
@@ -147,7 +145,6 @@ class Catalogue:
         items, titles, removed = list(self.items), list(self.titles), set(self.removed)
         places, changed = dict(self.places), []
         unknown = Rows(*features.encode_rows([{}]))
-        changes = _readable(features, changes)
         rows = Rows(*features.encode_rows([change["fields"] for change in changes.values()]))
         new_rows = sum(item not in places and not _says_nothing(change) for item, change in changes.items())
         ids = np.concatenate([self.ids, np.repeat(unknown.ids, new_rows, axis=0)])
@@ -259,26 +256,6 @@ class Catalogue:
                 f"{path} is not a complete catalogue ({reason}): make it again with 'resus export'"
             ) from None
         return read
-
-
-def _readable(features: FeatureMap, changes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
-    """The changes that this model can read; they may have been made for another one."""
-    try:
-        features.encode_rows([change["fields"] for change in changes.values()])
-    except DataError:
-        readable = {item: change for item, change in changes.items() if _can_be_read(features, change["fields"])}
-        left_out = len(changes) - len(readable)
-        log.warning("changes of %d items have values that this model cannot read, so they are left out", left_out)
-        return readable
-    return changes
-
-
-def _can_be_read(features: FeatureMap, fields: Mapping[str, Any]) -> bool:
-    try:
-        features.encode_rows([fields])
-    except DataError:
-        return False
-    return True
 
 
 def _says_nothing(change: Mapping[str, Any]) -> bool:

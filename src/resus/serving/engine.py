@@ -85,11 +85,11 @@ class Engine:
         if len(change.model_dump_json()) > MAX_FEATURES_BYTES:
             raise DataError(f"the item takes more than {MAX_FEATURES_BYTES:,} bytes: shorten its title or its fields")
         row = Rows(*loaded.features.encode_rows([change.fields]))  # what the model cannot read is not stored
-        is_new = not change.removed and loaded.catalogue.place_of(change.item) < 0
-        if is_new:
+        place = loaded.catalogue.place_of(change.item)
+        if place < 0 and not change.removed:
             loaded.catalogue.refuse_missing(loaded.features, row)
         if loaded.own is not None and not change.removed:
-            loaded.own.check_item(change.item, change.fields, is_new=is_new)
+            loaded.own.check_item(change.item, change.fields, place)
         self._changes.add(change.model_copy(update={"item": spelled(change.item)}))
         self._refresh()
 
@@ -105,7 +105,7 @@ class Engine:
         if at_once:
             raise NotAtOnceError
         with self._refreshing:
-            changes = latest(self._changes.news())
+            changes = self.loaded.readable(latest(self._changes.news()))
             if not changes:
                 return
             catalogue, changed = self.loaded.catalogue.updated(self.loaded.features, changes)
@@ -298,10 +298,10 @@ class Engine:
         """A profile that stored events need is not taken from them: the user could not be answered any more."""
         record = self.store.read(user)
         try:
-            self.loaded.rows_of(record.events, self.loaded.profile_of(user, fields))
+            self.loaded.rows_of(record.events, self.loaded.profile_of(user, fields), stored=True)
         except DataError as error:
             try:
-                self.loaded.rows_of(record.events, self.loaded.profile_of(user, record.profile))
+                self.loaded.rows_of(record.events, self.loaded.profile_of(user, record.profile), stored=True)
             except DataError:
                 return  # nor could it be before
             raise DataError(

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from resus.arrays import Booleans, Doubles, Floats, Integers
+from resus.arrays import Array, Booleans, Doubles, Floats, Integers
 from resus.errors import DataError
 from resus.model.inference.parts import Spread
 from resus.serving.exploring import Exploring
@@ -93,9 +93,9 @@ def rank(exploring: Exploring, spread: Spread, mean: Floats, codes: Codes, top: 
         scores = (mean[tile, None] + np.float32(exploring.width) * sample(codes(tile))).T
         for one, own in zip(best, np.ascontiguousarray(scores), strict=True):
             one.add(tile, own)
-    (order, values), *others = (one.found() for one in best)
-    hits = sum((places == order for places, _ in others), start=np.ones(len(order)))
-    return Explored(exploring, draws, order, values, hits / (1 + draws), greedy)
+    drawn, *others = best
+    hits = sum((other.places == drawn.places for other in others), start=np.ones(len(drawn.places)))
+    return Explored(exploring, draws, drawn.places, drawn.scores, hits / (1 + draws), greedy)
 
 
 def _bounds(exploring: Exploring, spread: Spread, mean: Floats, codes: Codes, tile: Integers) -> Floats:
@@ -104,26 +104,21 @@ def _bounds(exploring: Exploring, spread: Spread, mean: Floats, codes: Codes, ti
 
 
 class _Best:
-    """The best candidates of one draw, while tiles come in."""
+    """The best candidates of one draw so far, while tiles come in."""
 
     def __init__(self, top: int) -> None:
         self._top = top
-        self._places: list[Integers] = []
-        self._scores: list[Floats] = []
+        self.places: Array = np.empty(0, dtype=np.int32)
+        self.scores: Array = np.empty(0, dtype=np.float32)
 
     def add(self, tile: Integers, scores: Floats) -> None:
-        best = best_of(scores, np.ones(len(scores), dtype=np.bool_), self._top)
-        self._places.append(tile[best])
-        self._scores.append(scores[best])
-
-    def found(self) -> tuple[Integers, Floats]:
-        places, scores = np.concatenate(self._places), np.concatenate(self._scores)
-        order = np.argsort(-scores, kind="stable")[: self._top]
-        return places[order], scores[order]
+        places, both = np.concatenate([self.places, tile]), np.concatenate([self.scores, scores])
+        best = best_of(both, np.ones(len(both), dtype=np.bool_), self._top)
+        self.places, self.scores = places[best], both[best]
 
 
 def _tiles(candidates: int, columns: int) -> Iterator[Integers]:
     """At least one, so that an empty catalogue has an answer, too."""
     rows = max(1, TILE // columns)
     for start in range(0, max(candidates, 1), rows):
-        yield np.arange(start, min(start + rows, candidates))
+        yield np.arange(start, min(start + rows, candidates), dtype=np.int32)

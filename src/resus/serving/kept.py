@@ -52,9 +52,12 @@ class KeptRows:
                 return self._rows[:items]
         rows = np.concatenate([self.take(tile, compute) for tile in tiles(items)])
         with self._lock:
-            self._rows, self._used, self._in_order = rows, items, True
+            others = items + np.flatnonzero(self._slots[items:])  # another thread may be about to take them
+            kept = self._rows[self._slots[others] - 1]
+            self._rows = np.concatenate([rows, kept]) if len(others) else rows
+            self._used, self._in_order = len(self._rows), True
             self._slots[:items] = np.arange(1, items + 1)
-            self._slots[items:] = 0
+            self._slots[others] = np.arange(items + 1, self._used + 1)
         return rows
 
     def without(self, changed: Integers, items: int) -> "KeptRows":

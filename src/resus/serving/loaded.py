@@ -1,5 +1,6 @@
 """A model to serve: its parts, how it reads requests, and what else its folder holds."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,8 @@ from resus.serving.store import Event
 RESULTS = "results.json"
 COLUMN = "column"  # the kind of what only the user's own model reads
 HASH_DIGITS = 12
+
+log = logging.getLogger("resus.serving")
 
 
 class Meaning(NamedTuple):
@@ -113,12 +116,15 @@ class LoadedModel:
         names = frozenset(field.name for field in self.features.fields)
         return names if self.own is None else (names - {self.own.score.name}).union(self.own.facts.reads)
 
-    def rows(self, rows: Sequence[Mapping[str, Any]], profile: Mapping[str, Any] = NO_PROFILE) -> Rows:
+    def rows(
+        self, rows: Sequence[Mapping[str, Any]], profile: Mapping[str, Any] = NO_PROFILE, *, stored: bool = False
+    ) -> Rows:
         """Rows of field values as the model reads them. Of what they leave out, the profile of their user fills in its
-        fields, and the catalogue those of known items."""
+        fields, and the catalogue those of known items. `stored` ones may be older than the model."""
         rows = [described(self.with_item(row), profile) for row in rows]
         if self.own is not None and self.catalogue is not None:
-            rows = self.own.scored(rows, [self.catalogue.place_of(row.get(self.item)) for row in rows])
+            places = [self.catalogue.place_of(row.get(self.item)) for row in rows]
+            rows = self.own.scored(rows, places, stored=stored)
         return self._read(rows)
 
     def _read(self, rows: Sequence[Mapping[str, Any]]) -> Rows:
@@ -152,9 +158,11 @@ class LoadedModel:
             return row
         return {self.item if name == "item" else name: value for name, value in row.items() if name != self.item}
 
-    def rows_of(self, events: Sequence[Event], profile: Mapping[str, Any] = NO_PROFILE) -> Rows:
+    def rows_of(
+        self, events: Sequence[Event], profile: Mapping[str, Any] = NO_PROFILE, *, stored: bool = False
+    ) -> Rows:
         """The rows of stored or posted events of a user with this profile."""
-        rows = self.rows([event.features for event in events], profile)
+        rows = self.rows([event.features for event in events], profile, stored=stored)
         try:
             self.check_scores(rows)
         except RowError as bad:
@@ -172,12 +180,17 @@ class LoadedModel:
         return None if text is None else spelled(text)
 
     def live_user(
-        self, capacity: int, events: Sequence[Event] = (), profile: Mapping[str, Any] = NO_PROFILE
+        self,
+        capacity: int,
+        events: Sequence[Event] = (),
+        profile: Mapping[str, Any] = NO_PROFILE,
+        *,
+        stored: bool = False,
     ) -> LiveUser:
         """A user with these events, in their order, and this profile."""
         user = LiveUser(self.model, capacity=capacity)
         if events:
-            user.start_from(events, self.rows_of(events, profile))
+            user.start_from(events, self.rows_of(events, profile, stored=stored))
         return user
 
     def stage(self, support: int) -> str:
@@ -238,6 +251,25 @@ class LoadedModel:
             return event
         fields = self.catalogue.describe(self.features, place)
         return event.model_copy(update={"title": self.catalogue.titles[place], "fields": fields})
+
+    def readable(self, changes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+        """The changes of items that this model can read; they may have been made for another one."""
+        if self._can_read(changes):
+            return changes
+        readable = {item: change for item, change in changes.items() if self._can_read({item: change})}
+        left_out = len(changes) - len(readable)
+        log.warning("changes of %d items have values that this model cannot read, so they are left out", left_out)
+        return readable
+
+    def _can_read(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
+        fields = {item: change["fields"] for item, change in changes.items()}
+        try:
+            self.features.encode_rows(list(fields.values()))
+            if self.own is not None and self.catalogue is not None:
+                self.own.check_items(fields, self.catalogue.places)
+        except DataError:
+            return False
+        return True
 
     @property
     def meaning(self) -> Meaning:

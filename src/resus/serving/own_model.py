@@ -113,11 +113,18 @@ class OwnModel:
         assert self.users is not None
         return Keys(self.users["user"].chunk(0))
 
-    def scored(self, rows: Sequence[Mapping[str, Any]], places: Sequence[int]) -> list[Mapping[str, Any]]:
-        """Rows of a request with their scores; `places` are those of their items in the catalogue, -1 for none."""
+    def scored(
+        self, rows: Sequence[Mapping[str, Any]], places: Sequence[int], *, stored: bool = False
+    ) -> list[Mapping[str, Any]]:
+        """Rows with their scores; `places` are those of their items in the catalogue, -1 for none.
+
+        Rows of a request must bring all columns. Of `stored` events, another export may have known the item or the
+        user: what this one does not know is a missing value.
+        """
         if not rows:
             return []
-        self._refuse_missing(rows, places)
+        if not stored:
+            self._refuse_missing(rows, places)
         columns = {
             name: [
                 kept[place] if kept is not None and place >= 0 and row.get(name) is None else row.get(name)
@@ -157,12 +164,23 @@ class OwnModel:
         if given and self.facts.example is not None:
             self.scored([{**self.facts.example, **given}], [-1])
 
-    def check_item(self, item: str, fields: Mapping[str, Any], *, is_new: bool) -> None:
+    def check_item(self, item: str, fields: Mapping[str, Any], place: int) -> None:
         """Refuse values of an item that the model cannot read, and a new item that lacks one of the columns."""
         missing = [name for name in self.own_of_item if name not in fields]
-        if is_new and missing:
+        if place < 0 and missing:
             raise DataError(f"fields: {self._lacks(missing)}")
-        self.check({**fields, self.item: item})
+        self.check_items({item: fields}, {item: place})
+
+    def check_items(self, fields: Mapping[str, Mapping[str, Any]], places: Mapping[str, int]) -> None:
+        """Refuse items that the model cannot score with these other fields."""
+        if self.facts.example is None:
+            return
+        rows = []
+        for item, changed in fields.items():
+            place = places.get(item, -1)
+            known = {name: self.of_items[name][place] if place >= 0 else None for name in self.own_of_item}
+            rows.append({**self.facts.example, **known, **changed, self.item: item})
+        self.scored(rows, [-1] * len(rows))
 
     def updated(self, catalogue: Catalogue, changes: Mapping[str, Mapping[str, Any]]) -> "OwnModel":
         """For a later state of the catalogue, after changes of its items."""

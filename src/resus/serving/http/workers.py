@@ -70,7 +70,8 @@ class Worker:
     def build(self, announce: Callable[[], None] = lambda: None) -> FastAPI:
         # imported here: the supervisor gets no sign of life from a process that still imports this module
         from resus.serving.engine import Engine
-        from resus.serving.http.app import Setup, build_app
+        from resus.serving.http.app import build_app
+        from resus.serving.http.service import Setup
         from resus.serving.lineup import ModelFolders
 
         folders = ModelFolders(self.runs, self.home)

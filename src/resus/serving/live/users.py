@@ -124,8 +124,8 @@ class LiveUsers:
             cached.was_asked = True
             answer, events = question(cached.live, cached.profile), tuple(cached.events)
             self._cached_before(cached.reads == reads)
-            self._account(user, cached)
         finally:
+            self._account(user, cached)
             cached.lock.release()
             if not cached.version:
                 self.drop(user)  # it could not be read, or was deleted since we asked for the version
@@ -235,7 +235,7 @@ class LiveUsers:
         places = [catalogue.place_of(event.features.get(item)) for event in cached.events]
         if any(self._last_change.get(place, 0) > cached.changes for place in places):
             with self._afresh_if_it_fails(cached):
-                cached.live = self.loaded.live_user(self._capacity, cached.events, cached.profile)
+                cached.live = self.loaded.live_user(self._capacity, cached.events, cached.profile, stored=True)
 
     def _take_in(self, cached: _Cached, come: _Come) -> None:
         """One event on top of those that are known."""
@@ -249,7 +249,7 @@ class LiveUsers:
             rows = None if profile else come.rows
         encoded = self._encode(event, profile)
         if rows is None:
-            rows = self.loaded.rows_of([event], profile)
+            rows = self.loaded.rows_of([event], profile, stored=True)
         cached.live.observe(event.id, rows, event.label, event.time, encoded=encoded)
         cached.gain(event)
         if len(cached.events) > self._capacity:
@@ -279,12 +279,12 @@ class LiveUsers:
             for event_id in known:
                 live.forget(event_id)
             for event in come:
-                rows = self.loaded.rows_of([event], profile)
+                rows = self.loaded.rows_of([event], profile, stored=True)
                 live.observe(event.id, rows, event.label, event.time, encoded=self._encode(event, profile))
             for event in corrected:
                 live.correct(event.id, event.label)
         if not same or live.events != tuple(event.id for event in record.events):
-            live = self.loaded.live_user(self._capacity, record.events, profile)
+            live = self.loaded.live_user(self._capacity, record.events, profile, stored=True)
         cached.live, cached.profile = live, profile
         cached.events, cached.texts = list(record.events), texts
         cached.text_bytes = TEXT_BYTES * sum(map(len, texts))
