@@ -33,6 +33,7 @@ from resus import TableSchema, build_log
 from resus.errors import DataError
 from resus.serving import Engine, LoadedModel, open_store
 from resus.serving.drift import REFERENCE, Reference, Spread
+from resus.serving.experiment import trial
 from resus.serving.experiment.predictions import shared_memory
 from resus.serving.experiment.split import Split
 from resus.serving.experiment.trial import WAITING, check_second
@@ -92,6 +93,33 @@ def shadow(begin: Begin) -> Iterator[tuple[Experiment, InProcess]]:
     experiment = begin()
     with in_process(experiment.app) as client:
         yield experiment, client
+
+
+class Clock:
+    """Every look at it is a second later. It keeps the rests that were asked for."""
+
+    def __init__(self) -> None:
+        self.now, self.rests = 0.0, list[float]()
+
+    def perf_counter(self) -> float:
+        self.now += 1
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.rests.append(seconds)
+
+
+def test_a_shadow_rests_for_as_long_as_it_worked(
+    shadow: tuple[Experiment, InProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(trial, "time", clock)
+    experiment, client = shadow
+    for _ in range(3):
+        predict(client, items=ITEMS)
+    experiment.figures(client, 3)
+    wait_until(lambda: len(clock.rests) == 3, "the rests")
+    assert clock.rests == [1.0, 1.0, 1.0]
 
 
 def test_a_shadow_changes_no_answer_and_is_compared(shadow: tuple[Experiment, InProcess]) -> None:

@@ -3,6 +3,7 @@
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -56,7 +57,10 @@ class _Answered(NamedTuple):
 
 
 class Trial:
-    """Threads may share it. The model that does not answer scores in a thread of its own, and only if it keeps up."""
+    """Threads may share it. The model that does not answer scores in a thread of its own, and only if it keeps up.
+
+    This thread rests after each request for as long as it worked, so that answers lose at most half of the time to it.
+    """
 
     def __init__(self, first: Engine, second: Engine, *, split: Split | None, memory: object, figures: Figures) -> None:
         self.split = split
@@ -146,11 +150,13 @@ class Trial:
     def _work(self) -> None:
         while True:
             answered = self._waiting.get()
+            began = time.perf_counter()
             try:
                 _compare(answered)
             except Exception as error:
                 _log_failure(error)
                 answered.sides.pair.left_out(FAILED)
+            time.sleep(time.perf_counter() - began)
 
 
 def check_second(first: LoadedModel, second: LoadedModel, named: str) -> None:
